@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2
 DEMO_STORE := build/demo/kb.sqlite
 KB_DEMO := $(BIN)/kb --store $(DEMO_STORE)
 
-.PHONY: demo dev browser test test-slow check mutants bench quality docs site clean
+.PHONY: test-integrations demo dev browser test test-slow check mutants bench quality docs site clean
 
 demo: .venv/installed  ## ingest the example library and search it three times
 	@rm -rf build/demo && mkdir -p build/demo
@@ -34,6 +34,14 @@ test: check browser  ## every check, and all tests but the slow ones
 test-slow: .venv/dev  ## the slow tests: kill, load and fuzz runs
 	$(PYTEST) -m slow
 
+test-integrations:  ## tests that need LangChain, LlamaIndex, llm or OCR, in an environment of their own
+	$(PYTHON) -m venv build/integrations
+	build/integrations/bin/python -m pip install --quiet -e '.[langchain,llama-index,llm,client,ocr,serve]' \
+	  langchain-tests hypothesis pytest reportlab
+	build/integrations/bin/python -m pytest -q -o filterwarnings= -o asyncio_mode=auto \
+	  -o asyncio_default_fixture_loop_scope=function tests/integrations \
+	  tests/ingest/parsers/test_image.py
+
 check: .venv/dev  ## lint, types, import rules, generated documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -41,6 +49,7 @@ check: .venv/dev  ## lint, types, import rules, generated documentation
 	$(BIN)/lint-imports
 	$(BIN)/python docs/reference.py --check
 	$(BIN)/python docs/pictures.py --check
+	$(BIN)/python packaging/shared_files.py --check
 
 mutants: .venv/dev  ## mutation tests of the ranking code: at least 95 % must be noticed
 	$(BIN)/python -m tests.mutants
@@ -56,9 +65,10 @@ quality: .venv/dev  ## search quality on judged collections (KB_DATA or ../share
 	$(BIN)/python -m bench.relevance
 	$(BIN)/python -m bench.answers
 
-docs: .venv/dev  ## write the generated parts of docs/
+docs: .venv/dev  ## write the generated parts of docs/ and packaging/
 	$(BIN)/python docs/reference.py
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python packaging/shared_files.py
 
 site: .venv/dev  ## build the documentation website: build/site/index.html
 	$(BIN)/python docs/website.py

@@ -1,8 +1,8 @@
 """`make bench`: how fast kb is, compared with a reference measured in the same run.
 
 python -m bench [section ...]
-sections: process ingest formats long queries encoder dense sparse rerank hybrid threeway
-others bounds (all by default)
+sections: process profiles ingest formats long queries encoder dense sparse rerank hybrid threeway
+others scale bounds (all by default); million, which takes minutes, only if it is named
 
 `bounds` alone takes a minute or two. The exit status is 1 if a bound is exceeded; see
 `bench.bounds`.
@@ -14,9 +14,11 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import apsw
 
@@ -28,9 +30,17 @@ from bench.formats import formats, long
 from bench.hybrid import hybrid
 from bench.others import others
 from bench.rerank import rerank
+from bench.scale import scale
 from bench.sparse import sparse
-from bench.threeway import QUERIES, build_word_index, threeway, threeway_store
-from bench.timing import process_ms, seconds, spread_ms, table
+from bench.threeway import QUERIES, WordWeights, build_word_index, threeway, threeway_store
+from bench.timing import (
+    median_and_95th,
+    process_ms,
+    processor_ms,
+    seconds,
+    spread_ms,
+    table,
+)
 from kb import KnowledgeBase, models
 from kb.config import Config
 from kb.store.sqlite.store import SqliteStore
@@ -89,14 +99,41 @@ def process() -> str:
     bare = process_ms([sys.executable, "-c", "pass"])
     sample = queries(1)[0]
     command = [str(Path(sys.executable).parent / "kb"), "--store", str(store), "search"]
-    rows = [("python -c pass", f"{bare:.0f}", "1.0")]
+    bare_cpu = median(processor_ms([sys.executable, "-c", "pass"]) for _ in range(9))
+    rows = [("python -c pass", f"{bare:.0f}", "1.0", f"{bare_cpu:.0f}", "1.0")]
     for label, arguments in (
         ("kb search --mode lexical", ["--mode", "lexical", sample]),
         ("the same with --json", ["--mode", "lexical", "--json", sample]),
     ):
         elapsed_ms = process_ms(command + arguments)
-        rows.append((label, f"{elapsed_ms:.0f}", f"{elapsed_ms / bare:.1f}"))
-    return table("A whole process, 10,000 chunks", ("command", "ms", "x bare Python"), rows)
+        cpu_ms = median(processor_ms(command + arguments) for _ in range(9))
+        ratios = f"{elapsed_ms / bare:.1f}", f"{cpu_ms / bare_cpu:.1f}"
+        rows.append((label, f"{elapsed_ms:.0f}", ratios[0], f"{cpu_ms:.0f}", ratios[1]))
+    header = ("command", "ms", "x bare Python", "processor ms", "x bare Python")
+    return table("A whole process, 10,000 chunks", header, rows)
+
+
+PROFILES = ("lexical", "default", "research", "memory", "knowledge")
+
+
+def profiles() -> str:
+    """Processor time of one search by each profile, query encoding included."""
+    encoder = models.encoder(Config(), "kb-mini")
+    assert encoder is not None
+    path = threeway_store(passage_store(COUNT), COUNT, encoder.spec)
+    times_ms: dict[str, list[float]] = {name: [] for name in PROFILES}
+    with KnowledgeBase(path, encoder=WordWeights(encoder)) as kb:
+        for number, query in enumerate(queries(60)):
+            for name in PROFILES:  # alternately, and with no query twice
+                started = time.process_time()
+                kb.search(f"{query} {name[0]}{number}", profile=name)
+                times_ms[name].append(1000 * (time.process_time() - started))
+    rows = [
+        (name, f"{p50:.1f}", f"{p95:.1f}")
+        for name, each in times_ms.items()
+        for p50, p95 in [median_and_95th(each[10:])]
+    ]
+    return table(f"Processor time of a search, {COUNT:,} chunks", ("profile", "p50", "p95"), rows)
 
 
 def ingest() -> str:
@@ -165,6 +202,7 @@ def _cells(p50: float, p95: float, reference: float) -> tuple[str, str, str]:
 
 SECTIONS: dict[str, Callable[[], str]] = {
     "process": process,
+    "profiles": profiles,
     "ingest": ingest,
     "formats": formats,
     "long": long,
@@ -178,6 +216,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "others": others,
 }
 BOUNDS = "bounds"
+SCALES = {"scale": (10_000, 100_000), "million": (1_000_000,)}
 
 
 def check_bounds() -> bool:
@@ -191,16 +230,27 @@ def check_bounds() -> bool:
     return print_report(measured)
 
 
+def check_scale(counts: Sequence[int]) -> bool:
+    report, faults = scale(counts)
+    print(report, flush=True)
+    for fault in faults:
+        print(f"exceeded: {fault}")
+    return not faults
+
+
 def main() -> int:
-    chosen = sys.argv[1:] or [*SECTIONS, BOUNDS]
-    if unknown := set(chosen) - {*SECTIONS, BOUNDS}:
+    chosen = sys.argv[1:] or [*SECTIONS, "scale", BOUNDS]
+    if unknown := set(chosen) - {*SECTIONS, *SCALES, BOUNDS}:
         print(f"no such section: {', '.join(sorted(unknown))}\n\n{__doc__}", file=sys.stderr)
         return 2
     print(f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}\n")
+    passed = True
     for name in chosen:
-        if name != BOUNDS:
+        if name in SCALES:
+            passed &= check_scale(SCALES[name])
+        elif name != BOUNDS:
             print(SECTIONS[name](), flush=True)
-    passed = check_bounds() if BOUNDS in chosen else True
+    passed &= check_bounds() if BOUNDS in chosen else True
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"Peak memory of this run: {peak_mb:,.0f} MB")
     return 0 if passed else 1

@@ -55,6 +55,17 @@ def test_the_package_is_all_there(installed: Path) -> None:
     assert contents(installed / "kb") == contents(REPOSITORY / "src" / "kb")
 
 
+def test_the_manual_page_and_completions_are_installed(installed: Path) -> None:
+    (shared,) = installed.glob("*.data/data/share")
+    assert contents(shared) == contents(REPOSITORY / "packaging" / "share")
+
+
+def test_builds_are_the_same(tmp_path: Path) -> None:
+    for kind in ("sdist", "wheel"):
+        first, second = (built(kind, REPOSITORY, tmp_path / name / kind) for name in "ab")
+        assert first.read_bytes() == second.read_bytes()
+
+
 def test_the_licences_come_with_the_weights(installed: Path) -> None:
     (licences,) = installed.glob("*.dist-info/licenses")
     assert contents(licences) == {"LICENSE", "NOTICE"}

@@ -4,6 +4,7 @@ The public names are below; `docs/reference/python.md` describes them. The packa
 that users call to the ones that everything else imports:
 
     cli           the `kb` command
+    integrations  retrievers and clients for the tools of others
     mcp           `kb mcp`: tools for agents
     watch         `kb watch`: keeps the store up to date while files change
     server        `kb serve`: the HTTP API and the web page
@@ -24,6 +25,7 @@ And the modules that several of them share:
     config         settings: defaults, files, environment, flags
     trust          which settings files the user trusts
     types          the values that pass between packages
+    values         frozen values that are quick to create
     errors         every error, with its code and exit status
     metadata       limits on metadata, tags and language
     deadline       time limits and cancellation
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from kb.embedding.worker import Worker, WorkerState
     from kb.errors import KbError
     from kb.ingest.progress import Progress
+    from kb.library.async_knowledge_base import AsyncKnowledgeBase
     from kb.library.conversation import Conversation, Delta
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder, Judge, Store
@@ -114,6 +117,7 @@ _MODULES = {
     "Answer": "kb.types",
     "AnswerSentence": "kb.types",
     "AskConfig": "kb.config",
+    "AsyncKnowledgeBase": "kb.library.async_knowledge_base",
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
     "Citation": "kb.types",
@@ -179,6 +183,7 @@ __all__ = [
     "Answer",
     "AnswerSentence",
     "AskConfig",
+    "AsyncKnowledgeBase",
     "Chunk",
     "ChunkConfig",
     "Citation",

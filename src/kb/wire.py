@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest, short_repr
 from kb.types import (
@@ -20,6 +18,7 @@ from kb.types import (
     Response,
     SearchRequest,
 )
+from kb.values import TYPE_CHECKING, Any, asdict, fields
 
 if TYPE_CHECKING:
     from kb.types import (
@@ -59,6 +58,7 @@ _REQUEST = {
     "explain": bool,
     "collapse": bool,
     "include_text": bool,
+    "exact": bool,
 }
 
 

@@ -11,7 +11,13 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_open import Calls, calls, wait_for
 from tests.ingest.parsers import office
+from tests.ingest.parsers.archives import zipped
+from tests.ingest.parsers.test_bookmarks import PAGE
 from tests.ingest.parsers.test_conversations import CHATGPT, CLAUDE
+from tests.ingest.parsers.test_evernote import EXPORT
+from tests.ingest.parsers.test_mhtml import saved
+from tests.ingest.parsers.test_slack import DAY
+from tests.ingest.parsers.test_transcript import WHATSAPP
 
 __all__ = ["calls"]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs of POSIX")
@@ -34,6 +40,17 @@ FILES: dict[str, bytes] = {
     "refs.ris": b"TY  - BOOK\nTI  - Bermuda triangle\nER  - \n",
     "inbox.mbox": b"From a\nSubject: Mooring fees\n\nPlease pay the invoice.\n",
     "conversations.json": json.dumps([CHATGPT, CLAUDE]).encode(),
+    "2024-03-09.json": json.dumps(DAY).encode(),
+    "refs.json": b'[\n{"type": "book", "title": "Vermeers Hut",\n"author": []}\n]\n',
+    "1709971200.M1P22.host:2,S": b"From: ada@example.org\nSubject: Berth\n\nThe pontoon sinks.\n",
+    "letter.rtf": rb"{\rtf1 The windlass jams\par}",
+    "tide.1": b'.TH TIDE 1\n.SH NAME\ntide \\- predict \\fIneap\\fR heights\n',
+    "talk.vtt": b"WEBVTT\n\n00:01.000 --> 00:03.000\nthe halyard slipped\n",
+    "call.txt": WHATSAPP.replace("Coffee", "Marmalade").encode(),
+    "bookmarks.html": PAGE,
+    "saved.mhtml": saved(),
+    "boat.enex": EXPORT,
+    "export.zip": zipped({f"Rigging {'0a' * 16}.md": "# Rigging\n\nturnbuckle torque\n"}),
 }  # fmt: skip
 # The query, the type, the citation, and the program that opens it.
 FOUND = [
@@ -46,6 +63,17 @@ FOUND = [
     ("Bermuda", "reference", "lib/refs.ris#L1-L3", "vim +1"),
     ("mooring invoice", "email", "lib/inbox.mbox#L1-L3", ""),
     ("lithium thionyl", "conversation", "lib/conversations.json#L1-L17", ""),
+    ("locker cupboard", "conversation", "lib/2024-03-09.json#L1-L10", ""),
+    ("Vermeers", "reference", "lib/refs.json#L1-L3", "vim +1"),
+    ("pontoon", "email", "lib/1709971200.M1P22.host:2,S#L1-L5", ""),
+    ("windlass", "rtf", "lib/letter.rtf#L1", "xdg-open"),
+    ("neap heights", "man", "lib/tide.1#L1-L3", ""),
+    ("halyard", "subtitles", "lib/talk.vtt#L1", ""),
+    ("Marmalade", "transcript", "lib/call.txt#L3-L4", "vim +3"),
+    ("Brest", "bookmarks", "lib/bookmarks.html#L10-L12", "xdg-open"),
+    ("größte", "html", "lib/saved.mhtml#L1-L3", "xdg-open"),
+    ("shackles", "evernote", "lib/boat.enex#L8-L17", ""),
+    ("turnbuckle", "archive", "lib/export.zip#L1-L5", ""),
 ]
 
 

@@ -42,19 +42,30 @@ from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES
 from tests.ingest.parsers import (
     office,
     pdfs,
+    test_archive,
     test_asciidoc,
     test_bibliography,
+    test_bookmarks,
     test_code,
     test_conversations,
     test_docx,
     test_email,
     test_epub,
+    test_evernote,
     test_html,
+    test_image,
+    test_man,
+    test_mhtml,
     test_notebook,
     test_org,
     test_pptx,
     test_rst,
+    test_rtf,
+    test_slack,
+    test_subtitles,
     test_table,
+    test_transcript,
+    test_zotero,
 )
 from tests.ingest.parsers.archives import zipped
 from tests.ingest.parsers.mutations import MAX_CHARS, check_parsed
@@ -172,11 +183,31 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
     "bibliography": lambda: [
         Seed("a.bib", test_bibliography.BIB.encode()),
         Seed("a.ris", test_bibliography.RIS.encode()),
+        Seed("a.json", test_bibliography.CSL.encode()),
     ],
-    "conversations": lambda: [
-        Seed("conversations.json", json.dumps([each]).encode())
-        for each in (test_conversations.CHATGPT, test_conversations.CLAUDE)
+    "rtf": lambda: [Seed("a.rtf", test_rtf.TYPICAL)],
+    "man": lambda: [Seed("a.1", test_man.MAN), Seed("b.1", test_man.MDOC)],
+    "subtitles": lambda: [
+        Seed("a.srt", test_subtitles.SRT.encode()),
+        Seed("a.vtt", test_subtitles.VTT.encode()),
     ],
+    "transcript": lambda: [
+        Seed("a.txt", test_transcript.TALK.encode()),
+        Seed("b.txt", test_transcript.WHATSAPP.encode()),
+    ],
+    "bookmarks": lambda: [Seed("a.html", test_bookmarks.PAGE)],
+    "mhtml": lambda: [Seed("a.mhtml", test_mhtml.saved())],
+    "image": lambda: [Seed("a.png", test_image.BLANK)],
+    "zotero": lambda: [Seed("zotero.sqlite", test_zotero.database())],
+    "evernote": lambda: [Seed("a.enex", test_evernote.EXPORT)],
+    "archive": lambda: [Seed("a.zip", test_archive.TYPICAL)],
+    "conversations": lambda: (
+        [
+            Seed("conversations.json", json.dumps([each]).encode())
+            for each in (test_conversations.CHATGPT, test_conversations.CLAUDE)
+        ]
+        + [Seed("2024-03-09.json", json.dumps(test_slack.DAY).encode())]
+    ),
     "notebook": lambda: [Seed("a.ipynb", test_notebook.TYPICAL)],
     "rst": lambda: [Seed("a.rst", test_rst.TYPICAL.encode())],
     "asciidoc": lambda: [Seed("a.adoc", test_asciidoc.TYPICAL.encode())],
@@ -195,7 +226,9 @@ COUNTS = {
     "pdf": 1500, "html": 2000, "docx": 1500, "epub": 1500, "notebook": 1500, "rst": 2000,
     "asciidoc": 2000, "org": 2000, "table": 2000, "email": 2000, "markdown": 1500, "code": 1500,
     "text": 2000, "pptx": 1000, "xlsx": 1000, "opendocument": 1000, "canvas": 1000,
-    "bibliography": 1500, "conversations": 1000,
+    "bibliography": 1500, "conversations": 1000, "rtf": 1500, "man": 1500, "subtitles": 1000,
+    "transcript": 1000, "bookmarks": 1000, "mhtml": 1000, "evernote": 1000, "archive": 1000,
+    "image": 500, "zotero": 500,
 }  # fmt: skip
 _XML = b"""<![CDATA[ ]]> <!-- --> <?xml </ /> &amp; &#0; &#x110000; &x; xmlns= <!DOCTYPE <!ENTITY
     <w:p> </w:p> <w:tbl> <w:tr> <w:tc> <w:t> <w:br/> <w:txbxContent> <w:numPr> w:val="-1" """
@@ -221,6 +254,18 @@ TOKENS: dict[str, bytes] = {
     "canvas": _JSON,
     "bibliography": b"""@article{ } { " , = # @string @comment \\ {\\"o} TY  - ER  - AU  - %""",
     "conversations": _JSON,
+    "rtf": rb"""{ } {\* \par \u \u-10179? \uc0 \' \'e9 \bin99 \info \title \f1 \fcharset128
+        \ansicpg932 \cell \row \pict \fonttbl \footnote \ansicpg0""",
+    "man": rb""".SH .SS .TP .IP .nf .fi .TH .Dd .It .Op .Bl -tag \fB \( \[ \*( \s \h' " \\" . '""",
+    "subtitles": b"--> 00:00:01,000 01.000 <v <i> {\\an8} WEBVTT NOTE &amp; : , 99999",
+    "transcript": b"Ada: Ben: : [ ] 12:00 31.12.23, - * _",
+    "bookmarks": b"""<DL> </DL> <DT> <DD> <A HREF= </A>
+        <H3> </H3> <TITLE> <!-- --> ADD_DATE= " ' >""",
+    "mhtml": b"Content-Type: multipart/related; boundary= text/html charset=hex base64 -- <p> : ;",
+    "evernote": _XML + b" <note> <title> <content> <tag> <created> <en-note> <resource> <data> ",
+    "zotero": b"CREATE TABLE items VIEW SELECT ( ) 1 \x02\x02 NULL",
+    "image": b"IHDR IDAT IEND PLTE \xff\xd8 \x89PNG",
+    "archive": b"PK .zip .md ../ \\ __MACOSX/ # --- \x00\x00",
     "epub": _XML + _HTML + b" ../ %00 # idref= properties=nav <navPoint> <itemref href= ",
     "notebook": b"""{ } [ ] , : " \\ \\ud800 \\u0000 null NaN 1e999 -0 "cells" "source" "outputs"
         "data" "text/plain" "markdown" "code" ``` # data:image/png;base64,""",

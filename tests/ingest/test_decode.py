@@ -79,9 +79,9 @@ def test_nul_bytes_are_binary(data: bytes) -> None:
         decode(data)
 
 
-def test_invalid_utf_8_names_the_line_and_the_way_out() -> None:
-    with pytest.raises(Unreadable, match=r"line 3.*iconv") as caught:
-        decode(b"one\ntwo\r\ncaf\xe9\n")
+def test_invalid_utf_8_names_the_line() -> None:
+    with pytest.raises(Unreadable, match="line 3") as caught:
+        decode(b"one\ntwo\r\n\xc3\xa4\xff\x90\n")
     assert caught.value.reason == str(caught.value)
 
 
@@ -121,22 +121,23 @@ def test_windows_are_the_text(parts: list[str], size: int) -> None:
 
 
 def test_a_bad_byte_far_behind_names_its_line() -> None:
-    data = b"line\n" * 100 + b"bad \xff\n"
+    data = b"line\n" * 100 + b"bad \x90\xff\n"
     with pytest.raises(Unreadable, match="line 101"):
         list(text_windows(data, 50))
 
 
+def test_windows_of_a_legacy_encoding_are_one() -> None:
+    data = "schöne Straßen\n".encode("cp1252") * 100
+    assert list(text_windows(data, 50)) == [(0, "schöne Straßen\n" * 100)]
+
+
 @pytest.mark.parametrize(
-    ("data", "hinted"),
+    "data",
     [
-        ("Grüße aus Köln, schöne Straßen\n".encode("cp1252"), True),
-        ("“Quoted” – text\n".encode("cp1252"), True),
-        ("Grüße aus Köln\n".encode() + b"caf\xe9", False),  # damaged UTF-8
-        ("Привет, как дела\n".encode("cp1251"), False),
-        (b"text \x90\xff\x81 text, and more text\n", False),
+        "Grüße aus Köln\n".encode() + b"caf\xe9",  # damaged UTF-8
+        b"text \x90\xff\x81 text, and more text\n",
     ],
 )
-def test_the_way_out_is_named_only_where_it_helps(data: bytes, hinted: bool) -> None:
-    with pytest.raises(Unreadable, match="not valid UTF-8 at line") as caught:
+def test_bytes_without_a_known_encoding(data: bytes) -> None:
+    with pytest.raises(Unreadable, match="not valid UTF-8 at line"):
         decode(data)
-    assert ("iconv" in caught.value.reason) is hinted

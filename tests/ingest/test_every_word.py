@@ -69,7 +69,7 @@ OTHER_LINES = (
     "10:00:01 ERROR in log", "\\section{Tex}", "00:00:01,000 --> 00:00:02,000",
 )  # fmt: skip
 EXTENSIONS = (
-    ".md", ".txt", ".log", ".tex", ".srt", ".rst", ".adoc", ".org", ".csv", ".tsv", ".jsonl", ".py",
+    ".md", ".txt", ".log", ".tex", ".rst", ".adoc", ".org", ".csv", ".tsv", ".jsonl", ".py",
     ".js", ".c", ".json", ".yaml", ".toml", ".sh", ".sql", ".xml",
 )  # fmt: skip
 LINES = (*FRONT_LINES, *OTHER_LINES, *MARKDOWN_LINES, *CODE_LINES)
@@ -395,3 +395,82 @@ def test_references(lines: list[str]) -> None:
     text = "\n".join(lines)
     for name in ("a.bib", "a.ris"):
         assert words_of(text) <= words_found(name, text.encode())
+
+
+@given(st.lists(st.sampled_from((
+    '{"id": "key", "type": "book", "title": "Words"}', "[", "]", ",", "{", '"loose"', "",
+))))  # fmt: skip
+def test_csl_json(lines: list[str]) -> None:
+    text = "\n".join(['[{"type": "book", "author": []},', *lines])
+    assert words_of(text) <= words_found("a.json", text.encode())
+
+
+@given(st.lists(st.sampled_from((
+    "{", "}", "\\b bold\\b0 ", "text", "\\par ", "cell\\cell ", "\\row ", "caf\\'e9 ",
+    "{\\footnote note}", "{\\header head}", "\\line next", "\\u233?t\\u233? ",
+))))  # fmt: skip
+def test_rtf(tokens: list[str]) -> None:
+    found = words_found("a.rtf", ("{\\rtf1 first " + " ".join(tokens) + "}").encode())
+    shown = {"text": "text", "\\b bold\\b0 ": "bold", "cell\\cell ": "cell", "caf\\'e9 ": "café",
+             "{\\footnote note}": "note", "{\\header head}": "head", "\\line next": "next",
+             "\\u233?t\\u233? ": "été"}  # fmt: skip
+    assert {"first"} | {shown[token] for token in tokens if token in shown} <= found
+
+
+@given(st.lists(st.sampled_from((
+    ".SH SECTION", ".SS Sub section", "plain words", ".B bold", ".BR alternating (7)", ".TP",
+    ".IP item 4", ".nf", "code  line", ".fi", "", ".RS", ".Op Fl option Ar argument", ".sp 2",
+    "a \\\\fBfont\\\\fR", ".unknown macro", '.TH PAGE 1 "some date"',
+))))  # fmt: skip
+def test_man(lines: list[str]) -> None:
+    text = "\n".join([".TH NAME 1", *lines])
+    macros = {"TH", "SH", "SS", "B", "BR", "TP", "IP", "nf", "fi", "RS", "Op", "Fl", "Ar", "sp",
+              "unknown", "fBfont", "fR"}  # fmt: skip
+    assert words_of(text) - macros <= words_found("a.1", text.encode())
+
+
+@given(st.lists(st.sampled_from((
+    "00:00:01,000 --> 00:00:02,000", "00:01:09.000 --> 00:02:00.000 line", "said", "", "7",
+    "<v Ada>voice</v>", "NOTE remark", "WEBVTT", "and <i>more</i>",
+))))  # fmt: skip
+def test_subtitles(lines: list[str]) -> None:
+    text = "\n".join(["00:00:00,000 --> 00:00:01,000", "first", "", *lines])
+    wanted = words_of("\n".join(line for line in lines if "-->" not in line)) - set("v i 7".split())
+    assert {"first"} | wanted <= words_found("a.srt", text.encode())
+
+
+@given(st.lists(st.sampled_from((
+    "<DL><p>", "</DL><p>", "<DT><H3>folder</H3>", '<DT><A HREF="https://address">link</A>',
+    "<DD>description", "loose", '<A HREF="half', "<!-- hidden -->", "<H1>heading</H1>",
+))))  # fmt: skip
+def test_bookmarks(tokens: list[str]) -> None:
+    data = "<!DOCTYPE NETSCAPE-Bookmark-file-1>\n" + "\n".join(tokens)
+    wanted: set[str] = set()
+    for token in tokens:
+        if token.startswith('<A HREF="half'):
+            break  # hides what follows
+        wanted |= words_of(re.sub("<!--.*-->|</?[A-Za-z0-9]+>|<A HREF=", "", token))
+    assert wanted - {"DT", "A"} <= words_found("a.html", data.encode())
+
+
+def test_other_exports() -> None:
+    note = (
+        b"<en-export><note><title>head</title><tag>label</tag><content><![CDATA[<en-note>"
+        b"<p>body</p><td>cell</td></en-note>]]></content><resource><resource-attributes>"
+        b"<file-name>attached</file-name></resource-attributes></resource></note></en-export>"
+    )
+    assert words_of("head label body cell attached") <= words_found("a.enex", note)
+    mail = (
+        b"Subject: saved\nContent-Type: multipart/related; boundary=x\n\n--x\n"
+        b"Content-Type: text/html\n\n<title>page</title><p>words</p><footer>foot</footer>\n--x--"
+    )
+    assert words_of("saved page words foot") <= words_found("a.mhtml", mail)
+    day = [{"type": "message", "ts": "1709971200.1", "user": "U1", "username": "sender",
+            "text": "said <https://example.org|link> <@U2|mention>",
+            "attachments": [{"title": "shared", "fields": [{"title": "key"}]}]}]  # fmt: skip
+    wanted = words_of("sender said example link mention shared key")
+    assert wanted <= words_found("2024-03-09.json", json.dumps(day).encode())
+    parts = {"folder/a.md": "---\ntitle: front\ntags: [tagged]\n---\n# Top\n\nbody",
+             "b.csv": "column\ncell"}  # fmt: skip
+    wanted = words_of("folder front tagged Top body column cell")
+    assert wanted <= words_found("a.zip", zipped(parts))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from kb import relevance
 from kb.cli.output import Console, display_width, escape, escape_lines
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.headings import SEPARATOR
 from kb.types import Hit, Retrieval
+from kb.values import Any
 
 _INDENT = "    "
 _COMMON = 0.0001  # FTS5 gives a word that most passages contain a score of about 1e-6

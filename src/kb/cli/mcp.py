@@ -9,8 +9,14 @@ from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import MissingExtra
 
+# The keys of `kb.mcp.client_settings.CLIENTS`, without loading it; a test compares them.
+_CLIENTS = ("claude-code", "claude-desktop", "cursor", "gemini", "vscode", "zed")
+
 
 @click.command("mcp", cls=Command)
+@click.argument("action", type=click.Choice(["install"]), required=False, metavar="[install")
+@click.argument("client", type=click.Choice(_CLIENTS), required=False, metavar="CLIENT]")
+@option("--remove", is_flag=True, help="With install: remove kb from the settings of CLIENT.")
 @option(
     "--http",
     metavar="HOST:PORT",
@@ -34,6 +40,9 @@ def mcp_command(
     invocation: Invocation,
     /,
     *,
+    action: str | None,
+    client: str | None,
+    remove: bool,
     http: str | None,
     token_file: str | None,
     allow_hosts: tuple[str, ...],
@@ -46,12 +55,25 @@ def mcp_command(
 
     New notes are embedded while the server runs.
 
+    `kb mcp install CLIENT` adds kb, with the store in use, to the settings of a program that starts
+    MCP servers: claude-code, claude-desktop, cursor, vscode, zed or gemini. The file as it was is
+    kept beside it; --remove takes kb out again.
+
     \b
     Examples:
       kb mcp
+      kb mcp install claude-code
+      kb mcp install cursor --remove
       kb --store ~/agent.sqlite mcp
       kb mcp --http 127.0.0.1:8766
     """
+    if action is not None:
+        if client is None:
+            raise click.UsageError(f"install needs a client: {', '.join(_CLIENTS)}")
+        _install(invocation, client, remove=remove)
+        return
+    if remove:
+        raise click.UsageError("--remove requires install CLIENT")
     try:
         from kb.mcp.server import address, serve_http, serve_stdio
     except ImportError as error:
@@ -80,6 +102,31 @@ def mcp_command(
         token = read_token(kb.config.serve.token_file)
         serve_http(kb, token=token, ready=lambda port: _write_url(host, port), shutdown=shutdown)
         shutdown.finish()
+
+
+def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
+    import os
+    import shutil
+    import sys
+
+    from kb.config import store_url
+    from kb.mcp import client_settings
+    from kb.store import local_path
+
+    client = client_settings.CLIENTS[name]
+    if remove:
+        path, is_changed = client_settings.remove(client)
+        done = "removed kb from" if is_changed else "kb is not in"
+        output.write(f"{done} {output.escape(str(path))}")
+        return
+    url = store_url(invocation.store)
+    store = url if url.startswith("postgresql:") else str(local_path(url).absolute())
+    command = shutil.which(sys.argv[0]) or shutil.which("kb") or sys.argv[0]
+    entry = client_settings.entry_for(client, os.path.abspath(command), store)
+    path, is_changed = client_settings.install(client, entry)
+    done = "added kb to" if is_changed else "kb is already in"
+    output.write(f"{done} {output.escape(str(path))}")
+    output.note(f"start {client.title} again; to undo: kb mcp install {name} --remove")
 
 
 def _write_url(host: str, port: int) -> None:

@@ -29,6 +29,7 @@ _MAX_DIGITS = 9
 _PDF_HEAD_BYTES = 1024  # a PDF may begin with other bytes
 _DOCUMENT_SUFFIXES = (
     ".html", ".htm", ".xhtml", ".docx", ".epub", ".odt", ".ods", ".odp", ".rtf", ".pptx", ".xlsx",
+    ".mht", ".mhtml",
 )  # fmt: skip
 _STATES = {
     "exact": "",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output
+from kb.cli.config_edit import set_command, unset_command
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import ConfigError, InvalidRequest
@@ -73,13 +74,15 @@ def init_command(invocation: Invocation, *, folder: Path | None) -> None:
 def config_command(context: click.Context) -> None:
     """Show the current settings and their origin.
 
-    Settings are changed in a config.toml, by a variable such as KB_SEARCH_DEFAULT_TOP, or by an
-    option if there is one. The config.toml beside a store may change harmless settings; the others
-    are ignored until you trust the file with `kb config trust`.
+    Settings are changed with `kb config set`, in a config.toml, by a variable such as
+    KB_SEARCH_DEFAULT_TOP, or by an option if there is one. The config.toml beside a store may
+    change harmless settings; the others are ignored until you trust the file with
+    `kb config trust`.
 
     \b
     Examples:
       kb config
+      kb config set search.default_top 20
       kb config profiles
       kb config trust
       $EDITOR "$(kb config path | tail -1)"
@@ -100,6 +103,10 @@ def config_command(context: click.Context) -> None:
         value = output.escape(_toml(entry["value"])).ljust(value_width)
         origin = output.escape(_origin(entry))
         output.write(f"{key:{width}}  {value}  {console.style(origin, dim=True)}")
+
+
+config_command.add_command(set_command)
+config_command.add_command(unset_command)
 
 
 def _setting(config: Config, key: str, value: Any) -> dict[str, Any]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kb.cli import output
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, document_argument
+from kb.types import Filters
+
+if TYPE_CHECKING:
+    from kb.library.knowledge_base import KnowledgeBase
+    from kb.types import Document
 
 _STATES = {
     "exact": "",
     "moved": "the file has changed and the passage has moved; use this citation from now on",
     "stale": "the file has changed or was deleted since it was indexed; to update: kb ingest",
 }
+_MAX_LINKS = 20  # in a line
 _COLORS = {"exact": "green", "moved": "yellow", "stale": "red"}
 
 
@@ -33,6 +39,7 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
     The state of the citation is printed to stderr: exact; moved to another place in the file; or
     stale. For a stale passage, the indexed text is printed; for a stale document, its current
     text. If a file cannot be read, for example because it is too large now, the reason follows.
+    After a whole document, stderr lists its links, and the documents that link to it.
 
     \b
     Examples:
@@ -41,6 +48,8 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
     """
     with invocation.open() as kb:
         passage = kb.get(uri)
+        is_whole = "#" not in uri and not invocation.json
+        links = list(_links(kb, passage.document)) if is_whole else []
     if invocation.json:
         from kb import wire
 
@@ -53,7 +62,28 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
     suffix = f" ({output.escape(advice)})" if advice else ""
     output.note(f"{state} {output.escape(passage.citation.uri)}{suffix}")
     text = passage.text.removesuffix("\n")
-    output.write(output.escape_lines(text) if output.is_terminal(sys.stdout) else text)
+    if output.is_terminal(sys.stdout):
+        output.write_paged(output.escape_lines(text))
+    else:
+        output.write(text)
+    for line in links:
+        output.note(output.escape(line))
+
+
+def _links(kb: KnowledgeBase, document: Document) -> Iterator[str]:
+    """Yield a line with the links of a document, and one with the documents that link to it."""
+    links = document.metadata.get("links_to")
+    if isinstance(links, list) and links:
+        yield f"links to: {_first(map(str, links))}"
+    linking = [each.doc_path for each in kb.documents(Filters(links_to=document.doc_path))]
+    if others := [path for path in linking if path != document.doc_path]:
+        yield f"linked from: {_first(others)}"
+
+
+def _first(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _MAX_LINKS} more" if len(every) > _MAX_LINKS else ""
+    return ", ".join(every[:_MAX_LINKS]) + more
 
 
 @click.command("status", cls=Command)

@@ -23,6 +23,7 @@ Reading files:
     parsers           one module or package for each format
     parser_support    code that several parsers share
     decode            decodes bytes into text
+    legacy_encodings  text in encodings older than UTF-8
     escapes           escaped characters in JSON, YAML and XML
     front_matter      attributes at the top of a file
     yaml_attributes   the YAML in front matter

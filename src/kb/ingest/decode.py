@@ -15,8 +15,6 @@ from kb.text.normalize import nfc
 
 _SAMPLE_BYTES = 8192
 _PRINTABLE = bytes([0, *b"\t\n\r\f", *range(32, 127)])
-_CP1252 = bytes(set(range(0x80, 0x100)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D})
-_UTF8_LETTER = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
 _BLANK = re.compile(r"^[^\S\n]+$", re.MULTILINE)
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UTF32 = {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"}
@@ -57,18 +55,16 @@ def text_windows(
     window. After each window, `on_progress` is called with the number of bytes before it, since
     its own chunks are not written yet.
     """
-    if len(data) <= size or data.startswith(codecs.BOM_UTF8) or b"\0" in data:
+    from kb.ingest.legacy_encodings import is_utf8
+
+    is_plain = not data.startswith(codecs.BOM_UTF8) and b"\0" not in data
+    if len(data) <= size or not is_plain or not is_utf8(data):
         yield 0, decode(data)
         return
     start = lines = 0
     while start < len(data):
         end = _line_end(data, start + size)
-        try:
-            text = normalize_text(data[start:end].decode("utf-8"))
-        except UnicodeDecodeError:
-            _utf8(data)  # raises with the line number in the whole file
-            raise
-        yield lines, text
+        yield lines, (text := normalize_text(data[start:end].decode("utf-8")))
         if on_progress is not None:
             on_progress(start, len(data))
         lines += text.count("\n")
@@ -118,28 +114,17 @@ def _decode(data: bytes) -> str:
 
 
 def _utf8(data: bytes) -> str:
+    """Decode UTF-8, or the legacy encoding that fits. Raises `Unreadable` if none does."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
+        from kb.ingest.legacy_encodings import legacy_encoding
+
+        if (encoding := legacy_encoding(data)) is not None:
+            return data.decode(encoding.codec)
         before = data[: error.start]
         line = before.count(b"\n") + before.replace(b"\r\n", b"").count(b"\r") + 1
-        advice = "; convert it, for example with: iconv -f WINDOWS-1252 -t UTF-8"
-        raise Unreadable(
-            f"not valid UTF-8 at line {line}{advice if _is_cp1252(data) else ''}"
-        ) from error
-
-
-def _is_cp1252(data: bytes) -> bool:
-    """Whether data that is not UTF-8 looks like Western European text in Windows-1252: mostly ASCII
-    without control characters, and no valid UTF-8 letter beyond ASCII."""
-    sample = data[:_SAMPLE_BYTES]
-    others = sample.translate(None, _PRINTABLE)
-    return (
-        b"\0" not in sample
-        and 4 * len(others) <= len(sample)
-        and not others.translate(None, _CP1252)
-        and _UTF8_LETTER.search(sample) is None
-    )
+        raise Unreadable(f"not valid UTF-8 at line {line}, nor any other known encoding") from error
 
 
 def _bom_encoding(data: bytes) -> str | None:

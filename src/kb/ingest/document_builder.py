@@ -24,18 +24,10 @@ from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
 
 # Types whose bytes do not show their text; the others were checked for secrets before.
 _EXTRACTED = frozenset(
-    {
-        "canvas",
-        "conversation",
-        "docx",
-        "email",
-        "epub",
-        "html",
-        "opendocument",
-        "pdf",
-        "pptx",
-        "xlsx",
-    }
+    """
+    archive bookmarks canvas conversation docx email epub evernote html image man opendocument pdf
+    pptx rtf subtitles xlsx zotero
+    """.split()
 )
 
 

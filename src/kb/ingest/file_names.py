@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 
 # Folders of version control, dependencies and caches, kb's own store and unfinished uploads. They
 # are never read.
@@ -16,6 +17,7 @@ TOOL_FOLDERS = frozenset(
 VENV_MARK = "pyvenv.cfg"
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})(?!\d)")
+_NOTION_ID = re.compile(r" [0-9a-f]{32}(?:_all)?$")
 _SEPARATORS = re.compile(r"[-_\s]+")
 
 
@@ -59,6 +61,7 @@ def _disk_bytes(name: str) -> bytes:
 _SOURCES = frozenset({".rst", ".md", ".adoc", ".org"})
 
 
+@lru_cache(maxsize=1024)  # a file is asked for it ten times
 def suffix_of(name: str) -> str:
     """The suffix in lower case: `.md` for `Notes.MD`, none for `README` and `.profile`.
 
@@ -83,10 +86,14 @@ def day_of(name: str) -> str | None:
 
 
 def title_of(name: str) -> str:
-    """Derive a title from a file name: `2026-03-01-first_call.md` -> `2026-03-01 first call`."""
+    """Derive a title from a file name: `2026-03-01-first_call.md` -> `2026-03-01 first call`.
+
+    The id that Notion adds to every name is left out.
+    """
     stem = os.path.splitext(name)[0]
     if os.path.splitext(stem)[1].lower() in _SOURCES:
         stem = os.path.splitext(stem)[0]
+    stem = _NOTION_ID.sub("", stem)
     day = day_of(stem) or ""
     words = _SEPARATORS.sub(" ", stem[len(day) :]).strip()
     return f"{day} {words}".strip() or name

@@ -32,12 +32,17 @@ class ChunkedDocument:
 def parse_and_chunk(parser: Parser, source: Source, max_chars: int) -> ChunkedDocument:
     """Parse `source` with `parser` in this process, and split it into chunks."""
     parsed = parser.parse(source)
+    warnings = parsed.warnings
+    if parsed.text is None and not source.data.isascii():
+        from kb.ingest.legacy_encodings import encoding_note
+
+        warnings += tuple(filter(None, [encoding_note(source.data)]))
     return ChunkedDocument(
         parsed.type,
         parsed.title,
         parsed.lang,
         parsed.attributes,
-        parsed.warnings,
+        warnings,
         map(_normalize, iter_chunks(parsed.blocks, max_chars)),
     )
 

@@ -24,6 +24,8 @@ OUT_OF_TIME = -getattr(signal, "SIGPROF", 1000)  # exit status of one that the s
 
 _MB = 1024 * 1024
 _OUTPUT_BYTES = 256 * _MB
+_OCR_BYTES = 1536 * _MB
+_OCR_S = 1200.0
 _SPARE_CPU_S = 5.0
 _CHECK_INTERVAL_S = 0.05
 
@@ -49,6 +51,15 @@ class Limits:
             memory_bytes=self.memory_bytes + 16 * size_bytes,
             timeout_s=self.timeout_s * (1 + size_bytes / (2 * _MB)),
             output_bytes=self.output_bytes + 4 * size_bytes,
+        )
+
+    def for_ocr(self) -> Limits:
+        """The limits of a parser that may read pictures: recognition takes a gigabyte, and seconds
+        for every page."""
+        return replace(
+            self,
+            memory_bytes=self.memory_bytes + _OCR_BYTES,
+            timeout_s=self.timeout_s + _OCR_S,
         )
 
     @property

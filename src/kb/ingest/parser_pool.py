@@ -27,6 +27,7 @@ from kb.ingest.decode import Unavailable, Unreadable, Unsupported
 from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parser_limits import OUT_OF_MEMORY, OUT_OF_TIME, Limits
 from kb.ingest.parser_process import OnWait, ParserProcess, describe_exit
+from kb.ingest.parser_support import ocr
 from kb.logs import logger
 from kb.ports import Source
 from kb.types import ChunkDraft
@@ -58,6 +59,8 @@ def start(
     deadline. Raises `ParserUnavailable` if no process can be started.
     """
     limits = limits.for_file(len(source.data))
+    if parser in ocr.PARSERS and ocr.is_available():
+        limits = limits.for_ocr()
     request = request_for(parser, source, max_chars, limits, want)
     process = acquire(limits, on_wait)
     parsing = Parsing(process, limits, source, on_wait)

@@ -7,22 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
 from kb.config import Config, store_url
 from kb.deadline import Deadline
-from kb.embedding.service import Embedding, Encoders
 from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
 from kb.library import retriever_searches
-from kb.store import local_path, open_store
+from kb.store import local_file, open_store
 from kb.text.normalize import nfc
 from kb.types import Document, Filters, Hit, Response, SearchRequest
+from kb.values import IO, TYPE_CHECKING, Any, replace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.embedding.embedder import OnEmbedded
+    from kb.embedding.service import Embedding
     from kb.embedding.worker import Worker, WorkerState
     from kb.ingest.progress import Progress
     from kb.ports import Encoder, Judge, Store
@@ -61,7 +61,7 @@ class KnowledgeBase:
     ) -> None:
         url = store_url(path) if store is None else ""
         self.config = config or settings_module.load_logged(
-            local_path(url) if store is None else store.path
+            local_file(url) if store is None else store.path
         )
         self._clock = clock
         self._store = store or open_store(
@@ -72,10 +72,10 @@ class KnowledgeBase:
             vector_backend=self.config.store.vector_backend,
             token_format=self.config.models.tokens,
         )
-        self._encoders = Encoders(self._store, self.config, encoder)
-        self._embedding = Embedding(self._store, self.config, self._encoders)
+        self._encoder = encoder
         self._judge = judge
         self._lock = threading.Lock()
+        self._loaded_embedding: Embedding | None = None
         self._loaded_searcher: Searcher | None = None
 
     @property
@@ -99,10 +99,22 @@ class KnowledgeBase:
 
     def close(self) -> None:
         """Stop workers, and close the store."""
-        self._embedding.close()
+        if self._loaded_embedding is not None:
+            self._loaded_embedding.close()
         if self._loaded_searcher is not None:
             self._loaded_searcher.close()
         self._store.close()
+
+    @property
+    def _embedding(self) -> Embedding:
+        """What computes vectors and chooses encoders, which a search by words does not load."""
+        with self._lock:
+            if self._loaded_embedding is None:
+                from kb.embedding.service import Embedding, Encoders
+
+                encoders = Encoders(self._store, self.config, self._encoder)
+                self._loaded_embedding = Embedding(self._store, self.config, encoders)
+            return self._loaded_embedding
 
     @property
     def _searcher(self) -> Searcher:
@@ -118,7 +130,7 @@ class KnowledgeBase:
 
     def encoder(self) -> Encoder | None:
         """The encoder of the active model; None if encoders are switched off."""
-        return self._encoders.current()
+        return self._embedding.encoders.current()
 
     def judge(self) -> Judge | None:
         """The cross-encoder for reranking; None if it is switched off."""
@@ -333,9 +345,9 @@ class KnowledgeBase:
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
         include_text: bool = False,
+        exact: bool = False,
     ) -> Response:
         """Search for the passages that match `query` best. Any text is a valid query.
-
         `threshold` drops hits with a lower `score`, whose scale depends on the profile.
         `min_relevance` drops hits with a lower `relevance`, a probability. With `collapse=False`,
         duplicates have their own hits, and a document may fill the list.
@@ -344,16 +356,16 @@ class KnowledgeBase:
         the better one that is available; `none` or False disables the profile's reranker.
         `budget_ms` limits the time for reranking, not counting the loading of a model, by reading
         fewer candidates.
-
         A query in single quotes is an FTS5 expression. If its syntax is wrong, `QuerySyntax` is
         raised, or, with `malformed="empty"`, the response has no hits. `settings` override the
-        profile's settings for this search. With `include_text`, hits have their whole passage.
+        profile's settings for this search. With `include_text`, hits have their whole passage, and
+        with `exact`, the query is compared with all vectors, also in a very large store.
         """
         return self.execute(SearchRequest(
             query, top=top, profile=profile, mode=mode, match=match, filters=filters,
             threshold=threshold, min_relevance=min_relevance, collapse=collapse, rerank=rerank,
             budget_ms=budget_ms, explain=explain, malformed=malformed, settings=settings,
-            include_text=include_text,
+            include_text=include_text, exact=exact,
         ))  # fmt: skip
 
     def execute(self, request: SearchRequest) -> Response:

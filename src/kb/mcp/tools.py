@@ -125,8 +125,8 @@ def _invalid(name: str, value: Any, words: str) -> InvalidRequest:
 
 # --- handlers -------------------------------------------------------------------------------------
 
-_FILTERS = ("tags", "tags_any", "type", "kind", "scope", "lang", "path_glob", "trust_min", "after",
-            "before")  # fmt: skip
+_FILTERS = ("tags", "tags_any", "type", "kind", "scope", "lang", "path_glob", "links_to",
+            "trust_min", "after", "before")  # fmt: skip
 
 
 def _search(kb: KnowledgeBase, arguments: JsonDict) -> ToolResult:
@@ -242,6 +242,7 @@ TOOLS: tuple[Tool, ...] = (
             "scope": _string("Only documents of this scope.", enum=list(SCOPES)),
             "lang": _string("Only documents in this language, such as en, de or python."),
             "path_glob": _string("Only paths that match a pattern such as notes/** or **/*.py."),
+            "links_to": _string("Only documents that link to this one, such as notes/anchors.md."),
             "trust_min": _string("Only documents with at least this trust.", enum=list(TRUSTS)),
             "after": _string("Only documents dated on or after a day, such as 2026-01-31."),
             "before": _string("Only documents dated before a day, such as 2026-01-31."),

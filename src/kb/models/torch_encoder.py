@@ -82,7 +82,9 @@ class TorchEncoder(OnnxEncoder):
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         parts = want & self.spec.gives
-        if not as_query and parts and len(texts) >= GPU_BATCH and not isinstance(texts, str):
+        # If the device is required, even a single passage must not silently run on the CPU.
+        enough = 1 if self._required else GPU_BATCH
+        if not as_query and parts and len(texts) >= enough and not isinstance(texts, str):
             engine = self.load_engine()
             if engine is not None:
                 return self._encode_passages(engine, texts, parts, on_progress)

@@ -87,14 +87,15 @@ async def _filters(
     scope: _Text = None,
     lang: _Text = None,
     path_glob: _Text = None,
+    links_to: _Text = None,
     trust_min: _Text = None,
     after: _Text = None,
     before: _Text = None,
 ) -> Filters:
     """The search filters as query parameters; lists repeat their parameter."""
     values = {"tags": tags, "tags_any": tags_any, "type": type, "kind": kind, "scope": scope,
-              "lang": lang, "path_glob": path_glob, "trust_min": trust_min, "after": after,
-              "before": before}  # fmt: skip
+              "lang": lang, "path_glob": path_glob, "links_to": links_to,
+              "trust_min": trust_min, "after": after, "before": before}  # fmt: skip
     return wire.read_filters(values)
 
 

@@ -10,11 +10,13 @@
     function_words  the language of a query in Latin script
     citations       citations such as `lib/a.md#L12-L34`, formatted and parsed
     links           addresses that open a file where a citation points
+    wikilinks       links and tags in Markdown
     globs           path patterns, matched in linear time
     headings        the heading text of a passage
     units           sizes with units, as people read them
     timestamps      timestamps as in the store and the JSON shapes
     controls        control characters, escaped
+    patterns        regular expressions that are compiled when they are first used
 
 Indexing, queries and snippets share these functions, so that they agree on what a word is.
 """

@@ -21,7 +21,7 @@ All values are frozen. Nothing here does I/O or imports numpy, apsw or another p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.types.answers import Answer, AnswerSentence, WrittenSentence
@@ -89,9 +89,11 @@ TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",
     "pptx", "xlsx", "opendocument", "canvas", "reference", "conversation",
+    "rtf", "man", "subtitles", "transcript", "bookmarks", "evernote", "archive", "image", "zotero",
 )  # fmt: skip
 # Formats whose line numbers are those of the file; other formats count lines in the extracted text.
-LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table", "reference")
+LINE_TYPES = ("markdown", "code", "note", "rst", "asciidoc", "org", "table", "reference",
+              "transcript")  # fmt: skip
 KINDS = ("decision", "lesson", "summary", "temp_note")
 SCOPES = ("global", "project")
 TRUSTS = ("generated", "secondary", "primary")  # lowest first

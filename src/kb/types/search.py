@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.types.citations import Citation
+from kb.values import TYPE_CHECKING, Any, NamedTuple, dataclass, field
 
 if TYPE_CHECKING:
     from kb.types.models import Vector
@@ -25,6 +24,7 @@ class Filters:
     scope: str | None = None
     lang: str | None = None
     path_glob: str | None = None
+    links_to: str | None = None
     trust_min: str | None = None
     after: str | None = None
     before: str | None = None
@@ -44,7 +44,8 @@ class SearchRequest:
     normalized dense vector to use instead of the query's encoding. `exclude` holds the ids of
     chunks that are never returned. If `collapse` is False, duplicates have their own hits, and a
     document may fill the list. With `include_text`, hits have the whole text of their passages.
-    Without `snippets`, the snippets of the hits are empty, and their citations have no files.
+    Without `snippets`, the snippets of the hits are empty, and their citations have no files. With
+    `exact`, the query is compared with all vectors, also in a very large store.
     """
 
     query: str
@@ -62,6 +63,7 @@ class SearchRequest:
     settings: Mapping[str, Any] | None = None
     collapse: bool | None = None
     include_text: bool = False
+    exact: bool = False
     vector: Vector[float] | None = None
     exclude: frozenset[int] = frozenset()
     snippets: bool = True

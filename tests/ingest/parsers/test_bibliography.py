@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kb.ingest.parse import Parsers
 from kb.ingest.parsers.bibliography import BibliographyParser, plain_text
 from kb.ports import Source
 from kb.types import Block
+from tests.ingest.parsers.mutations import check_parsed
 
 BIB = r"""% My references
 
@@ -29,6 +31,17 @@ BIB = r"""% My references
 @article{broken,
   title = {Never closed,
 @article{next, title = {After it}}
+"""
+CSL = """[
+  {
+    "id": "noether1918",
+    "type": "article-journal",
+    "title": "Invariante Variationsprobleme",
+    "author": [{"family": "Noether", "given": "Emmy"}, {"literal": "Royal Society"}],
+    "issued": {"date-parts": [[1918, 7]]}
+  },
+  {"id": "b", "type": "book", "title": "Second", "issued": {"raw": "2001"}}, {"id": "c"}
+]
 """
 RIS = """TY  - JOUR
 AU  - Lovelace, Ada
@@ -105,3 +118,33 @@ def test_latex(latex: str, text: str) -> None:
 def test_no_entries() -> None:
     assert [block.text for block in blocks("a.bib", "just\n\ntext\n")] == ["just", "text"]
     assert blocks("a.bib", "") == []
+
+
+def test_csl_json() -> None:
+    parser = Parsers(1800, plug_ins=()).detect(Source("refs.json", CSL.encode()))
+    assert parser is not None
+    assert parser.name == "bibliography"
+    parsed = parser.parse(Source("refs.json", CSL.encode()))
+    blocks = list(parsed.blocks)
+    assert [(block.span.start, block.span.end) for block in blocks] == [
+        (1, 1),
+        (2, 8),
+        (9, 9),
+        (10, 10),
+    ]
+    assert blocks[1].heading_path == ("Noether, Royal Society 1918: Invariante Variationsprobleme",)
+    assert parsed.type == "reference"
+    check_parsed(parsed, CSL.encode())
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"type": "book", "author": [1, {}]}]', '[{"type": "book"', "[{}"]
+)
+def test_csl_json_with_other_values(text: str) -> None:
+    check_parsed(BibliographyParser().parse(Source("a.json", text.encode())), text.encode())
+
+
+def test_other_json_is_code() -> None:
+    parser = Parsers(1800, plug_ins=()).detect(Source("a.json", b'[{"type": "x", "author": "y"}]'))
+    assert parser is not None
+    assert parser.name == "code"

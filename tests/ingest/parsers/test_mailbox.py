@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb.ingest.decode import Unreadable
+from kb.ingest.parse import Parsers
 from kb.ingest.parsers.email import EmailParser
 from kb.ports import Parsed, Source
 
@@ -94,3 +95,29 @@ def test_text_that_is_no_message_is_kept() -> None:
 def test_files_that_are_none(data: bytes) -> None:
     with pytest.raises(Unreadable):
         parse(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("1709971200.M1P22.host:2,S", "email"),
+        ("1709971200.V801I4M2.mail.example.org,S=1234:2,RS", "email"),
+        ("1709971200.M1P22.host", "email"),
+        ("1709971200.M1P22.host;2,S", "email"),
+        ("message.emlx", "email"),
+    ],
+)
+def test_messages_of_a_maildir(name: str, wanted: str) -> None:
+    data = b"From: ada@example.org\nSubject: Fees\n\nPlease pay.\n"
+    if name.endswith("emlx"):
+        data = b"%d\n%b<plist>ignored</plist>" % (len(data), data)
+    parser = Parsers(1800, plug_ins=()).detect(Source(name, data))
+    assert parser is not None
+    assert parser.name == wanted
+    parsed = parser.parse(Source(name, data))
+    assert (parsed.title, parsed.text) == ("Fees", "# Fees\n\nFrom: ada@example.org\n\nPlease pay.")
+
+
+def test_other_files_with_such_names() -> None:
+    parser = Parsers(1800, plug_ins=()).detect(Source("1709971200.M1P22.host", b"no headers"))
+    assert parser is None or parser.name != "email"

@@ -4,6 +4,7 @@ Modules:
 
     extract         the text and blocks of a format that is not plain text
     format_parser   the base class of the built-in parsers
+    ocr             text in pictures, by optical character recognition
     office          properties and relations of office files
     sections        blocks from ranges of lines: headings, atomic parts, paragraphs
     signatures      the format that a file's first bytes show

@@ -1,4 +1,4 @@
-"""References: BibTeX and RIS files, entry by entry.
+"""References: BibTeX, RIS and CSL-JSON files, entry by entry.
 
 The lines of an entry stay as they are, so that a citation opens the entry in the file. Its heading
 has the authors, the year and the title, with LaTeX accents as letters.
@@ -6,9 +6,11 @@ has the authors, the year and the title, with LaTeX accents as letters.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from kb.ingest import file_names
 from kb.ingest.decode import decode
@@ -36,6 +38,15 @@ _YEAR = re.compile(r"\d{4}")
 _AND = re.compile(r"\s+and\s+")
 _MAX_AUTHORS = 5
 _MAX_VALUE_LINES = 50
+_JSON_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
+_JSON_NAMES = re.compile(rb'"(?:issued|container-title|author|editor|citation-key)"\s*:')
+_JSON_TYPES = re.compile(
+    rb'"type"\s*:\s*"(?:article|article-(?:journal|magazine|newspaper)|book|bill|chapter|dataset'
+    rb"|document|entry(?:-\w+)?|figure|interview|legal_case|manuscript|map|motion_picture|pamphlet"
+    rb"|paper-conference|patent|personal_communication|post(?:-weblog)?|report|review(?:-book)?"
+    rb'|software|song|speech|thesis|treaty|webpage)"'
+)
+_GAP = re.compile(r"[\s,\[]*")
 
 # LaTeX accents, as combining characters.
 _ACCENTS = {
@@ -55,31 +66,45 @@ _COMMAND = re.compile(r"\\-|\\[A-Za-z]+\s?|\\(?=[&%$#_{}])")
 
 class BibliographyParser(FormatParser):
     name = "bibliography"
-    version = "1"
+    version = "2"
+    priority = 1  # before the parser of code, which reads other JSON
     max_local_bytes = SMALL_BYTES
 
     def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) in (".bib", ".ris")
+        suffix, head = file_names.suffix_of(source.name), source.data[:8192]
+        if suffix == ".json":
+            return all(part.search(head) for part in (_JSON_TYPES, _JSON_NAMES)) and bool(
+                _JSON_LIST.match(head)
+            )
+        return suffix in (".bib", ".ris")
 
     def parse(self, source: Source) -> Parsed:
-        lines = decode(source.data).split("\n")
-        ris = file_names.suffix_of(source.name) == ".ris"
-        entries = _ris_entries(lines) if ris else _bibtex_entries(lines)
+        text = decode(source.data)
+        lines = text.split("\n")
+        entries: Iterator[tuple[int, int]]
+        match file_names.suffix_of(source.name):
+            case ".ris":
+                entries, read = _ris_entries(lines), _ris_fields
+            case ".json":
+                entries, read = _json_entries(text), _json_fields
+            case _:
+                entries, read = _bibtex_entries(lines), _bibtex_fields
         return Parsed(
             type="reference",
-            blocks=list(_blocks(lines, entries, ris=ris)),
+            blocks=list(_blocks(lines, entries, read)),
             title=file_names.title_of(source.name),
         )
 
 
 def _blocks(
-    lines: Sequence[str], entries: Iterator[tuple[int, int]], *, ris: bool
+    lines: Sequence[str],
+    entries: Iterator[tuple[int, int]],
+    read: Callable[[Sequence[str]], dict[str, list[str]]],
 ) -> Iterator[Block]:
     """Yield a block for each entry, and the paragraphs between entries."""
     at = 0
     for start, end in entries:
         yield from _others(lines, at, start)
-        read = _ris_fields if ris else _bibtex_fields
         heading = _heading(read(lines[start:end]))
         path = (heading,) if heading else ()
         block = line_block(lines, start, end, heading_path=path, atomic=True, boundary=True)
@@ -133,6 +158,29 @@ def _ris_entries(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, len(lines)
 
 
+def _json_entries(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the line ranges of the objects in a list; objects that share a line are one entry."""
+    decoder = json.JSONDecoder()
+    at = line = 0
+    range_: tuple[int, int] | None = None
+    while (gap := _GAP.match(text, at)) and text.startswith("{", gap.end()):
+        start = line + text.count("\n", at, gap.end())
+        try:
+            end_at = decoder.raw_decode(text, gap.end())[1]
+        except (ValueError, RecursionError):
+            break
+        end = start + text.count("\n", gap.end(), end_at) + 1
+        if range_ is not None and start < range_[1]:
+            range_ = (range_[0], end)
+        else:
+            if range_ is not None:
+                yield range_
+            range_ = (start, end)
+        at, line = end_at, end - 1
+    if range_ is not None:
+        yield range_
+
+
 # --- fields ---------------------------------------------------------------------------------------
 
 
@@ -169,6 +217,39 @@ def _ris_fields(lines: Sequence[str]) -> dict[str, list[str]]:
         if (match := _TAG.match(line)) and match[1] in _TAGS and match[2].strip():
             fields.setdefault(_TAGS[match[1]], []).append(one_line(match[2]))
     return fields
+
+
+def _json_fields(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The fields of an entry of its own; none for several on one line."""
+    try:
+        item = json.loads("\n".join(lines).strip().strip("[],").strip())
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(item, dict):
+        return {}
+    fields = {kind: _json_names(item.get(kind)) for kind in ("author", "editor")}
+    title = item.get("title")
+    fields["title"] = [one_line(title)] if isinstance(title, str) else []
+    fields["year"] = [_json_year(item.get("issued"))]
+    return fields
+
+
+def _json_names(people: Any) -> list[str]:
+    names: list[str] = []
+    for person in people if isinstance(people, list) else ():
+        parts = [person.get(key) for key in ("family", "given")] if isinstance(person, dict) else []
+        known = [one_line(part) for part in parts if isinstance(part, str)]
+        literal = person.get("literal") if isinstance(person, dict) else None
+        if known:
+            names.append(", ".join(known) + "," * (len(known) == 1))
+        elif isinstance(literal, str):
+            names.append(f"{one_line(literal)},")
+    return names
+
+
+def _json_year(issued: Any) -> str:
+    parts = issued.get("date-parts") if isinstance(issued, dict) else None
+    return json.dumps(parts or issued)[:100]
 
 
 def _heading(fields: dict[str, list[str]]) -> str:

@@ -20,6 +20,7 @@ from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import Part
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Parsed, Source
+from kb.text.wikilinks import inline_tags, links_in
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -34,13 +35,14 @@ _CONTAINERS = frozenset(
 )
 _ATOMIC = frozenset({"code_block", "fence", "html_block", "table_open"})
 _MAX_BYTES = 32 * 1024 * 1024
+LINKS = "links_to"  # the keys of its links, in the metadata of a document
 _LIST_ITEM = re.compile(r"(?:[-+*]|[0-9]{1,9}[.)])[ \t]+[^ \t\n]")
 _HEADING_CHARS = 500  # a longer line is not a heading, and its markup could take very long
 
 
 class MarkdownParser(FormatParser):
     name = "markdown"
-    version = "3"
+    version = "4"
     max_local_bytes = SMALL_BYTES
 
     def __init__(self, max_chars: int) -> None:
@@ -57,13 +59,19 @@ class MarkdownParser(FormatParser):
         lines = text.split("\n")
         lines[: front.lines] = [""] * front.lines  # blanked to keep the line numbers
         parts = list(_without_overlaps(_parts(lines, self._max_chars)))
+        body = "\n".join(lines)
+        attributes = front.attributes
+        if links := links_in(body):
+            attributes = replace(attributes, metadata={**attributes.metadata, LINKS: list(links)})
+        if tags := inline_tags(body):
+            attributes = replace(attributes, tags=tuple(dict.fromkeys((*attributes.tags, *tags))))
         heading = next((part.heading for part in parts if part.level == 1), None)
         return Parsed(
             type="markdown",
             blocks=[*front.blocks(), *sections.blocks(lines, parts)],
             title=front.attributes.title or heading or file_names.title_of(source.name),
             lang=front.attributes.lang,
-            attributes=front.attributes,
+            attributes=attributes,
             warnings=front.warnings,
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kb.errors import check_choice
 from kb.store.filter_values import checked, date_bound
 from kb.text import globs
+from kb.text.wikilinks import keys_of
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
 _LIVE = "(d.expires_at IS NULL OR d.expires_at > %s)"
+# A value of this name in front matter need not be a list.
+_LINKS = (
+    "EXISTS (SELECT 1 FROM json_array_elements_text("
+    "CASE json_typeof(d.metadata::json -> 'links_to') WHEN 'array' "
+    "THEN d.metadata::json -> 'links_to' ELSE '[]'::json END) AS l WHERE l = ANY (%s))"
+)
 _MAX_FILTERS = 8
 
 
@@ -60,6 +67,8 @@ def condition(session: Session, filters: Filters, now: str | None) -> Condition:
         parts.append(("d.trust = ANY (%s)", [list(TRUSTS[least:])]))
     if filters.path_glob is not None:
         parts.append(("d.doc_id = ANY (%s)", [_matching(session, filters.path_glob)]))
+    if filters.links_to is not None:
+        parts.append((_LINKS, [list(keys_of(filters.links_to))]))
     if filters.after is not None:
         parts.append(("d.date >= %s", [date_bound("after", filters.after)]))
     if filters.before is not None:

@@ -13,7 +13,8 @@ removed_documents  tags and counts of documents whose files were removed
 filters            filters as SQL conditions
 
 fulltext           the full-text port, over FTS5 and the word index
-words              the word index: BM25 over arrays in a file beside the store
+words              the word index: BM25 over arrays in files beside the store
+word_files         the files of the word index, and when they are merged
 
 vectors            the vectors port
 embeddings         models and embeddings as rows
@@ -44,17 +45,28 @@ posting_integrity  checks of the inverted index
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.ports import Clock, Store
 
 
 def local_path(url: str) -> Path:
     """The file that a path or a `sqlite:///` URL names."""
-    return Path(unquote(url.removeprefix("sqlite://"))) if "://" in url else Path(url)
+    from pathlib import Path
+
+    return Path(_file(url))
+
+
+def _file(url: str) -> str:
+    """`local_path` as text, without loading `pathlib`."""
+    if "://" not in url:
+        return url
+    from urllib.parse import unquote
+
+    return unquote(url.removeprefix("sqlite://"))
 
 
 def open_store(
@@ -70,7 +82,7 @@ def open_store(
     from kb.store.sqlite.store import SqliteStore
 
     return SqliteStore(
-        local_path(url),
+        _file(url),
         read_only=read_only,
         busy_timeout_s=busy_timeout_s,
         clock=clock,

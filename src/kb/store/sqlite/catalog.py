@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from kb.errors import StoreBusy
 from kb.store.sqlite import documents, files, removed_documents, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.text.timestamps import utc_timestamp
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -53,7 +54,7 @@ class SqliteCatalog:
     # --- roots and files --------------------------------------------------------------------------
 
     def roots(self) -> list[Root]:
-        if not self._database.path.exists():
+        if not os.path.exists(self._database.file):
             return []
         with self._database.reading() as connection:
             return files.roots(connection)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import apsw
 
 from kb.errors import StoreUnusable
+from kb.values import Any, NamedTuple
 
 HINT = "run kb doctor to see what is wrong, and kb doctor --fix to repair it"
 _MOST = 1 << 53  # a counter is never larger
@@ -136,8 +136,8 @@ CELLS: Mapping[str, Mapping[str, Cell]] = {
         "model_id": _ANY, "chunk_id": _ANY,
         "state": Cell(("text",), lambda value: value in ("pending", "ready", "failed")),
         "attempts": _COUNT,
-        "embedded_at": _SAID, "error": _SAID, "dense": Cell(("blob", "null")), "sparse": _SAID,
-        "tokens": Cell(("blob", "null")),
+        "embedded_at": _SAID, "error": _SAID, "dense": Cell(("blob", "null")),
+        "sparse": Cell(("text", "blob", "null")), "tokens": Cell(("blob", "null")),
     },
     "vector_changes": {"model_id": _ANY, "chunk_id": _ANY, "stamp": _ANY},
     "text_changes": {"chunk_id": _ANY, "stamp": _ANY},

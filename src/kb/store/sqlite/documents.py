@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -18,6 +16,7 @@ from kb.store.sqlite.functions import scalar
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import BoostFields, Chunk, ChunkChanges, ChunkText, Document, Filters, Span
+from kb.values import TYPE_CHECKING, Any, fields
 
 if TYPE_CHECKING:
     from kb.types import ChunkDraft, DocumentDraft, DocumentWrite

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from kb.store.sqlite import column_checks, removed_documents
 from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.types import FileLocation, FileState, Root

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
 
 import apsw
 
 from kb.errors import check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+from kb.values import Any, NamedTuple
 
 # The chunks of the documents that match a condition.
 CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
@@ -29,6 +29,7 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     """The condition on `documents d` for these filters; with `now`, it excludes expired
     documents."""
     from kb.store.filter_values import checked, date_bound  # most searches have no filters
+    from kb.text.wikilinks import keys_of
 
     filters = checked(filters)
     parts: list[tuple[str, list[Any]]] = []
@@ -54,6 +55,11 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
         parts.append((f"d.trust {_IN}", [_json_list(TRUSTS[least:])]))
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
+    if filters.links_to is not None:
+        parts.append((
+            f"EXISTS (SELECT 1 FROM json_each(d.metadata, '$.links_to') AS l WHERE l.value {_IN})",
+            [_json_list(keys_of(filters.links_to))],
+        ))  # fmt: skip
     if filters.after is not None:
         parts.append(("d.date >= ?", [date_bound("after", filters.after)]))
     if filters.before is not None:

@@ -8,6 +8,8 @@ from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
 _NAME = re.compile(r"conversations(?:-\d+)?\.json", re.IGNORECASE)  # large exports have several
+_DAY = re.compile(r"\d{4}-\d\d-\d\d\.json")  # of a channel, in an export of Slack
+_MESSAGE = re.compile(rb'"type"\s*:\s*"message"'), re.compile(rb'"ts"\s*:\s*"\d')
 _LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 
 
@@ -17,14 +19,21 @@ class ConversationsParser(FormatParser):
     priority = 1  # before the parser of code, which reads other JSON
 
     def accepts(self, source: Source) -> bool:
-        """Accept the lists that hold conversations; other JSON is read as such."""
+        """Accept the lists that hold conversations or messages; other JSON is read as such."""
+        head = source.data[:8192]
+        if _DAY.fullmatch(source.name):
+            return bool(_LIST.match(head)) and all(part.search(head) for part in _MESSAGE)
         return bool(
             _NAME.fullmatch(source.name)
-            and _LIST.match(source.data[:8192])
+            and _LIST.match(head)
             and (b'"mapping"' in source.data or b'"chat_messages"' in source.data)
         )
 
     def parse(self, source: Source) -> Parsed:
+        if _DAY.fullmatch(source.name):
+            from kb.ingest.parsers.conversations.slack import parse_slack
+
+            return parse_slack(source)
         from kb.ingest.parsers.conversations.export import parse_export
 
         return parse_export(source)

@@ -11,6 +11,7 @@ Modules:
     pages        PDFium: words and their boxes, comments, forms, outline, metadata
     paragraphs   groups lines into paragraphs, and joins hyphenated words
     parser       PdfParser
+    scans        pages without readable text, by OCR
 """
 
 from kb.ingest.parsers.pdf.parser import PdfParser

@@ -14,21 +14,28 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
-from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest import dates
+from kb.ingest.decode import Unavailable, Unreadable, Unsupported
+from kb.ingest.parser_support import ocr
 from kb.ingest.parsers.pdf.columns import split_columns
 from kb.ingest.parsers.pdf.furniture import split_furniture
 from kb.ingest.parsers.pdf.headings import Outline, large_title, metadata_title
 from kb.ingest.parsers.pdf.lines import Line, group_lines, group_runs, one_line
 from kb.ingest.parsers.pdf.pages import PAGE_CHARS, PageText, Pdf, Word
 from kb.ingest.parsers.pdf.paragraphs import Paragraph, group_paragraphs, words_inside
+from kb.ingest.parsers.pdf.scans import Scanner
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
-from kb.types import Block, Span
+from kb.types import Attributes, Block, Span
 
 _HEADER = b"%PDF-"
 _WORD = re.compile(r"\w+")
 _UNSET = frozenset({"anonymous", "unknown", "unspecified", "untitled"})  # what programs fill in
+_PROPERTIES = ("Subject", "Keywords", "Author", "CreationDate", "ModDate")
+_DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(Z|[+-]\d\d'?(?:\d\d)?)?")
+_FIRST_DATE = "1985"  # an earlier date is that of a wrong clock
 _HEADER_WITHIN = 1024  # bytes, as in other PDF readers
 _MAX_NAMED = 10  # of items in a warning
 
@@ -63,6 +70,8 @@ class _Omissions:
     truncated: list[int] = field(default_factory=list)
     misread: list[int] = field(default_factory=list)
     without_letters: list[int] = field(default_factory=list)
+    scanned: list[int] = field(default_factory=list)
+    not_scanned: list[int] = field(default_factory=list)
     attachments: list[str] = field(default_factory=list)
 
 
@@ -72,7 +81,11 @@ def parse_pdf(source: Source) -> Parsed:
     with Pdf(source.data) as pdf:
         pages = []
         omissions = _Omissions(pdf.page_count, pdf.unreadable_pages)
-        for page in pdf.pages():
+        scanner = Scanner()
+        for number, read in enumerate(pdf.pages(), 1):
+            page = read
+            if read.only_images or read.unreadable:
+                page = scanner.read(pdf, number, read)
             pages.append(_lines(page))
             if page.only_images:
                 omissions.only_images.append(len(pages))
@@ -84,21 +97,55 @@ def parse_pdf(source: Source) -> Parsed:
                 omissions.without_letters.append(len(pages))
             source.on_progress(len(pages), pdf.page_count)
         outline, title = pdf.outline(), pdf.metadata("Title")
-        metadata = [pdf.metadata(key) for key in ("Subject", "Keywords", "Author")]
+        properties = {key: pdf.metadata(key) for key in _PROPERTIES}
+        metadata = [properties[key] for key in ("Subject", "Keywords", "Author")]
+        omissions.scanned += scanner.pages
+        omissions.not_scanned += scanner.left_out
         omissions.attachments += pdf.attachments()
     if set(range(1, len(pages) + 1)) <= set(omissions.unreadable):
         raise Unreadable("damaged PDF: no page can be read")
     texts = _pages(pages)
     if not any(page.texts for page in texts):
-        raise Unsupported("only images: no text in this PDF; run OCR on it first")
+        raise _no_text()
     texts[0].trailing.extend(_new_metadata([*metadata, title[TITLE_CHARS:]], texts[0]))
     return Parsed(
         type="pdf",
         blocks=_blocks(texts, Outline(outline)),
         title=metadata_title(title) or large_title(texts[0].paragraphs),
+        attributes=_attributes(properties),
         warnings=tuple(_warnings(omissions)),
         text="\f".join("\n\n".join(page.texts) for page in texts),
     )
+
+
+def _no_text() -> Unsupported:
+    if ocr.is_available():
+        return Unsupported("only images: no text in this PDF, and OCR finds none")
+    return Unavailable(f"only images: reading its text needs {ocr.EXTRA}")
+
+
+def _attributes(properties: dict[str, str]) -> Attributes:
+    """The author, subject, keywords and dates in the metadata of a PDF."""
+    values = {key: one_line(text) for key, text in properties.items()}
+    metadata: dict[str, Any] = {
+        key.lower(): value
+        for key in ("Author", "Subject", "Keywords")
+        if (value := values[key]) and value.casefold() not in _UNSET
+    }
+    created, changed = _date(values["CreationDate"]), _date(values["ModDate"])
+    return Attributes(date=created, created_at=created, updated_at=changed, metadata=metadata)
+
+
+def _date(text: str) -> str | None:
+    """The date `D:20240309081500+01'00'` in the form of the store."""
+    match = _DATE.match(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, zone = match.groups()
+    offset = (zone or "Z").replace("'", ":").rstrip(":").replace("Z", "+00:00")
+    clock = f"{hour or '00'}:{minute or '00'}:{second or '00'}"
+    found = dates.parse(f"{year}-{month or '01'}-{day or '01'}T{clock}{offset}")
+    return found if found and found >= _FIRST_DATE else None
 
 
 def _new_metadata(values: Iterable[str], page: _Page) -> Iterator[str]:
@@ -155,6 +202,11 @@ def _blocks(pages: Sequence[_Page], outline: Outline) -> list[Block]:
 def _warnings(omissions: _Omissions) -> Iterator[str]:
     if omissions.unreadable:
         yield f"page {_join_names(omissions.unreadable)}: cannot be read; the other pages can"
+    if omissions.scanned:
+        yield f"page {_join_names(omissions.scanned)}: read by OCR"
+    if omissions.not_scanned:
+        pages = _join_names(omissions.not_scanned)
+        yield f"more than {ocr.MAX_PAGES} pages need OCR, which has not read page {pages}"
     if omissions.only_images:
         count = len(omissions.only_images)
         yield (

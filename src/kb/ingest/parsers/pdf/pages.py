@@ -36,6 +36,7 @@ _TEXT_FIELDS = frozenset({4, 5, 6})  # types of form fields with text: combo box
 _DRAWN_NOTES = frozenset({3, 13, 20})
 _TAG = re.compile(r"<[^<>]*>")
 _TITLE_BYTES = 4_096
+_MAX_PIXELS = 6_000  # of the longer side of a page
 _MAX_COORDINATE = 1e6  # a larger one is invalid
 # PDFium writes one of these, and no space, where a hyphen ends a line.
 HYPHEN_MARKS = "\x02\ufffe"
@@ -129,6 +130,24 @@ class Pdf:
                     text.notes.append(_new_words(page, text))
                 return text
             except pypdfium2.PdfiumError:
+                return None
+            finally:
+                page.close()
+
+    def render(self, index: int, scale: float) -> Any:
+        """The picture of a page as an array of pixels; None if it cannot be drawn."""
+        import pypdfium2
+
+        with _PDFIUM:
+            try:
+                page = self._document[index]
+            except pypdfium2.PdfiumError:
+                return None
+            try:
+                longest = max(page.get_size())
+                fitting = min(scale, _MAX_PIXELS / longest) if longest > 0 else scale
+                return page.render(scale=fitting, rev_byteorder=False).to_numpy()[:, :, :3].copy()
+            except (pypdfium2.PdfiumError, ValueError, MemoryError):
                 return None
             finally:
                 page.close()

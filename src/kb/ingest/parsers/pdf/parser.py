@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kb.ingest import file_names
+from kb.ingest.parser_support import ocr
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
@@ -11,7 +12,7 @@ _HEADER = b"%PDF-"
 
 class PdfParser(FormatParser):
     name = "pdf"
-    version = "4"
+    version = "5" + ocr.version_suffix()
     priority = 2
     signatures = frozenset({"pdf"})
 

@@ -1,0 +1,171 @@
+"""Text in encodings older than UTF-8: Windows-1252 (and so Latin-1), and those of Chinese, Japanese
+and Korean.
+
+Pure. Bytes do not name their encoding. An encoding is accepted if all bytes are valid in it, and if
+the result consists of the characters that texts in its language have. Shift-JIS, GB18030 and the
+others are tried before Windows-1252, in which nearly everything is valid.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+_SAMPLE_BYTES = 64 * 1024
+_STEP_BYTES = 1024 * 1024
+_MIN_CHARS = 4  # of the language, in its encoding of several bytes
+
+_KANA = re.compile("[\u3040-\u30ff]")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
+_HANGUL = re.compile("[\uac00-\ud7a3]")
+_HALF_KANA = re.compile("[\uff61-\uff9f]")
+_EAST_ASIAN = re.compile("[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff00-\uff60\u2010-\u2026\xb7]")
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_CP1252_UNUSED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+_WESTERN_LETTERS = re.compile(r"[^\W\d_]")
+_WESTERN_SIGNS = "\xa0§«°±²³µ·»–—‘’“”„…•€£©®™"
+_UTF8_LETTER = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
+
+
+class Encoding(NamedTuple):
+    """An encoding: the name that Python has for it, and the name that people know."""
+
+    codec: str
+    name: str
+
+
+def legacy_encoding(data: bytes) -> Encoding | None:
+    """The encoding of text that is not valid UTF-8; None if none fits."""
+    if b"\0" in data or (_UTF8_LETTER.search(data[:_SAMPLE_BYTES]) and _mostly_utf8(data)):
+        return None
+    for encoding, fits in _CANDIDATES:
+        text = _decoded(data, encoding.codec)
+        if text is not None and fits(text):
+            return encoding
+    return _WESTERN if _is_western(data) else None
+
+
+def encoding_note(data: bytes) -> str | None:
+    """A note for the user if `data` is read in a legacy encoding."""
+    if is_utf8(data):
+        return None
+    encoding = legacy_encoding(data)
+    return f"not UTF-8: read as {encoding.name}" if encoding is not None else None
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether `data` is valid UTF-8, decoded in steps, without a second copy in memory."""
+    if data.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _STEP_BYTES):
+            decoder.decode(data[start : start + _STEP_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _mostly_utf8(data: bytes) -> bool:
+    """Whether most bytes beyond ASCII are parts of valid UTF-8 letters: a damaged file, or one with
+    several encodings, of which no single one is right."""
+    sample = data[:_SAMPLE_BYTES]
+    high = len(sample) - len(sample.translate(None, bytes(range(0x80, 0x100))))
+    return 10 * sum(map(len, _UTF8_LETTER.findall(sample))) >= 9 * high
+
+
+def _decoded(data: bytes, codec: str) -> str | None:
+    """The beginning of `data` as text; None if any of it is not valid."""
+    decoder = codecs.getincrementaldecoder(codec)()
+    try:
+        text = decoder.decode(data[:_SAMPLE_BYTES], final=len(data) <= _SAMPLE_BYTES)
+        for start in range(_SAMPLE_BYTES, len(data), _STEP_BYTES):
+            end = start + _STEP_BYTES
+            decoder.decode(data[start:end], final=end >= len(data))
+    except UnicodeDecodeError:
+        return None
+    return text
+
+
+# --- languages ------------------------------------------------------------------------------------
+
+
+def _is_japanese(text: str) -> bool:
+    """Kana are in every Japanese sentence; half-width ones are what other bytes become."""
+    kana, high = len(_KANA.findall(text)), _high_chars(text)
+    return (
+        kana >= _MIN_CHARS
+        and 5 * kana >= high
+        and _is_east_asian(text, high)
+        and 10 * len(_HALF_KANA.findall(text)) <= high
+    )
+
+
+def _is_chinese(text: str) -> bool:
+    """Most characters are among the 3,755 frequent ones of GB 2312, or the 5,401 of Big5."""
+    han = _HAN.findall(text)
+    return len(han) >= _MIN_CHARS and _is_east_asian(text, _high_chars(text))
+
+
+def _is_simplified(text: str) -> bool:
+    return _is_chinese(text) and _share(_HAN.findall(text), _in_gb2312) >= 0.8
+
+
+def _is_traditional(text: str) -> bool:
+    return _is_chinese(text) and _share(_HAN.findall(text), _in_big5) >= 0.8
+
+
+def _is_korean(text: str) -> bool:
+    hangul = _HANGUL.findall(text)
+    high = _high_chars(text)
+    return len(hangul) >= _MIN_CHARS and 10 * len(hangul) >= 8 * high
+
+
+def _is_east_asian(text: str, high: int) -> bool:
+    return 10 * len(_EAST_ASIAN.findall(text)) >= 9 * high
+
+
+def _high_chars(text: str) -> int:
+    return sum(char > "\x7f" for char in text)
+
+
+def _share(chars: list[str], is_frequent: Callable[[str], bool]) -> float:
+    return sum(map(is_frequent, chars)) / len(chars)
+
+
+def _in_gb2312(char: str) -> bool:
+    """Whether a character is of the first level of GB 2312, with the frequent ones."""
+    return b"\xb0\xa1" <= char.encode("gb2312", "ignore") <= b"\xd7\xf9"
+
+
+def _in_big5(char: str) -> bool:
+    return b"\xa4\x40" <= char.encode("big5", "ignore") <= b"\xc6\x7e"
+
+
+def _is_western(data: bytes) -> bool:
+    """Whether Windows-1252 gives mostly ASCII, and letters or punctuation beyond it."""
+    sample = data[:_SAMPLE_BYTES]
+    if _CONTROLS.search(data) or _CP1252_UNUSED.search(data):
+        return False
+    others = sample.translate(None, bytes(range(0x80)))
+    if 3 * len(others) > len(sample):
+        return False
+    text = others.decode("cp1252", "replace")
+    letters = len(_WESTERN_LETTERS.findall(text))
+    punctuation = sum(
+        char in "\xa0\xa7\xab\xb0\xb1\xb2\xb3\xb5\xb7\xbb–—‘’“”„…•€£©®™" for char in text
+    )
+    return 10 * (letters + punctuation) >= 9 * len(text)
+
+
+_WESTERN = Encoding("cp1252", "Windows-1252")
+_CANDIDATES: tuple[tuple[Encoding, Callable[[str], bool]], ...] = (
+    (Encoding("euc_jp", "EUC-JP"), _is_japanese),
+    (Encoding("cp932", "Shift-JIS"), _is_japanese),
+    (Encoding("cp949", "EUC-KR"), _is_korean),
+    (Encoding("gb18030", "GB18030"), _is_simplified),
+    (Encoding("big5", "Big5"), _is_traditional),
+)

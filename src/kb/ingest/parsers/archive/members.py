@@ -1,0 +1,146 @@
+"""The files of an archive: each is parsed like a file of a folder, and its text stands under its
+path in the archive.
+
+Bounded: the sizes of `zip_archive.Archive` hold for the whole, archives in archives are read to a
+depth of two, and at most `_MAX_MEMBERS` files are read. What is not read is named in a warning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kb.ingest import file_names
+from kb.ingest.decode import Unreadable, Unsupported, decode
+from kb.ingest.parse import HEAD_BYTES, Parsers
+from kb.ingest.parser_support.extract import Extract
+from kb.ingest.parser_support.zip_archive import TOTAL_BYTES, Archive
+from kb.ingest.secret_files import HEAD_BYTES as SECRET_BYTES
+from kb.ingest.secret_files import secret_reason
+from kb.ports import Parsed, Source
+from kb.types import Attributes, Block
+
+_MAX_MEMBERS = 5_000
+_MAX_DEPTH = 2  # of archives in archives: Notion exports are such
+_NAMED = 5  # files, in a warning
+_TAGS = 100  # of a document
+_IGNORED = file_names.TOOL_FOLDERS | {"__MACOSX"}
+
+
+def parse_archive(source: Source, max_chars: int) -> Parsed:
+    reader = _Reader(Parsers(max_chars, plug_ins=()), source)
+    reader.read(source.data, "", 1)
+    if not reader.types:
+        raise Unsupported(f"no file in it can be read{reader.example()}")
+    return Parsed(
+        type="archive",
+        blocks=reader.out.blocks,
+        title=file_names.title_of(source.name),
+        attributes=Attributes(tags=tuple(reader.tags)[:_TAGS]),
+        warnings=tuple(reader.all_warnings()),
+        text=reader.out.text,
+    )
+
+
+class _Reader:
+    """Reads the files of an archive, and of archives in it, into one extract."""
+
+    def __init__(self, parsers: Parsers, source: Source) -> None:
+        self.out = Extract()
+        self.types: Counter[str] = Counter()
+        self.tags: dict[str, None] = {}
+        self._parsers = parsers
+        self._source = source
+        self._skipped: list[str] = []
+        self._warnings: list[str] = []
+        self._left_bytes = TOTAL_BYTES
+        self._left_members = _MAX_MEMBERS
+
+    def read(self, data: bytes, prefix: str, depth: int) -> None:
+        archive = Archive(data)
+        names = [name for name in archive.names() if _is_wanted(name)]
+        for number, name in enumerate(names, 1):
+            path = f"{prefix}{name}"
+            if self._left_members == 0:
+                self._warnings.append(f"only the first {_MAX_MEMBERS:,} files are read")
+                return
+            self._left_members -= 1
+            try:
+                member = archive.read(name) or b""
+                self._left_bytes -= len(member)
+                if self._left_bytes < 0:
+                    self._warnings.append(f"only the first {TOTAL_BYTES:,} bytes are read")
+                    return
+                self._read_member(path, member, depth)
+            except (Unreadable, Unsupported) as error:
+                self._skipped.append(f"{path}: {error.reason}")
+            if depth == 1:
+                self._source.on_progress(number, len(names))
+
+    def _read_member(self, path: str, data: bytes, depth: int) -> None:
+        if reason := secret_reason(path, data[:SECRET_BYTES], ()):
+            raise Unsupported(reason)
+        if not data.strip():
+            return
+        name = path.rpartition("/")[2]
+        if file_names.suffix_of(name) == ".zip" and data.startswith(b"PK"):
+            if depth == _MAX_DEPTH:
+                raise Unsupported(f"archives are read to a depth of {_MAX_DEPTH}")
+            self.read(data, f"{path}/", depth + 1)
+            return
+        parser = self._parsers.detect(Source(name, data[:HEAD_BYTES]))
+        if parser is None:
+            raise Unsupported("unsupported format")
+        parsed = parser.parse(Source(name, data, self._source.mtime_ns))
+        self._write(path, parsed, data)
+
+    def _write(self, path: str, parsed: Parsed, data: bytes) -> None:
+        self.out.enter_section(1, "")
+        self.out.heading(1, path)
+        if parsed.title and parsed.title not in path:
+            self.out.paragraph(parsed.title)
+        blocks = list(parsed.blocks)
+        text = decode(data) if parsed.text is None else parsed.text
+        if any(block.span.page is not None for block in blocks):
+            for page, paragraphs in _pages(text):
+                self.out.heading(2, f"Page {page}")
+                for paragraph in paragraphs:
+                    self.out.paragraph(paragraph)
+        else:
+            self.out.add_blocks(_cited_lines(text, blocks), blocks)
+        self.types[parsed.type] += 1
+        self.tags |= dict.fromkeys(parsed.attributes.tags)
+        self._warnings += [f"{path}: {warning}" for warning in parsed.warnings]
+
+    def example(self) -> str:
+        return f": {self._skipped[0]}" if self._skipped else ""
+
+    def all_warnings(self) -> Iterator[str]:
+        yield from self._warnings[:_NAMED]
+        if len(self._warnings) > _NAMED:
+            yield f"and {len(self._warnings) - _NAMED} more"
+        if self._skipped:
+            count = len(self._skipped)
+            more = f", and {count - _NAMED} more" if count > _NAMED else ""
+            yield f"files are not read: {'; '.join(self._skipped[:_NAMED])}{more}"
+
+
+def _is_wanted(name: str) -> bool:
+    """Whether a part is a file that the walk of a folder would list."""
+    folders = name.split("/")
+    is_hidden = any(part in _IGNORED or part.startswith(".") for part in folders)
+    return not name.endswith("/") and not is_hidden
+
+
+def _cited_lines(text: str, blocks: list[Block]) -> list[str]:
+    """The lines of a text; those in no block, such as front matter, are blank."""
+    cited = set[int]()
+    for block in blocks:
+        cited.update(range((block.span.start or 1) - 1, block.span.end or 1))
+    return [line if number in cited else "" for number, line in enumerate(text.split("\n"))]
+
+
+def _pages(text: str) -> Iterator[tuple[int, list[str]]]:
+    for number, page in enumerate(text.split("\f"), 1):
+        if paragraphs := [each for each in page.split("\n\n") if each.strip()]:
+            yield number, paragraphs

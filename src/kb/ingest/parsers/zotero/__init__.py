@@ -1,0 +1,11 @@
+"""The library of Zotero (`zotero.sqlite` in its data folder).
+
+Modules:
+
+    library  the items, with their notes and annotations
+    parser   ZoteroParser
+"""
+
+from kb.ingest.parsers.zotero.parser import ZoteroParser
+
+__all__ = ["ZoteroParser"]

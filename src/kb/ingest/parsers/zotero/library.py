@@ -1,0 +1,229 @@
+"""The items of a Zotero library: authors, year and title as a heading, then what is known about the
+work, notes, and annotations with their pages.
+
+The bytes of the database are read into memory, so that nothing is locked or written while Zotero
+runs.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kb.ingest.decode import Unreadable
+from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ports import Parsed, Source
+
+_VERSIONS = slice(18, 20)  # of the file format: 2 is a database with a write-ahead log, 1 is not
+_FIRST_FIELDS = (
+    "publicationTitle", "bookTitle", "proceedingsTitle", "publisher", "date", "DOI", "ISBN", "url",
+)  # fmt: skip
+_HIDDEN_FIELDS = frozenset({"title", "abstractNote", "accessDate", "libraryCatalog", "rights"})
+_YEAR = re.compile(r"\d{4}")
+_BREAK = re.compile(r"<(?:br|/p|/div|/h[1-6]|/li|/tr)\b[^>]{0,200}>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{0,2000}>")
+_MAX_AUTHORS = 3
+_MAX_COLLECTION_DEPTH = 20
+_ANNOTATIONS = {1: "highlight", 2: "note", 3: "image", 4: "ink", 5: "underline", 6: "text"}
+
+Rows = list[tuple[Any, ...]]
+
+
+class _Item(NamedTuple):
+    key: str
+    kind: str
+
+
+class _Annotation(NamedTuple):
+    kind: int
+    text: str
+    comment: str
+    page: str
+
+
+def parse_library(source: Source) -> Parsed:
+    data = bytearray(source.data)
+    if bytes(data[_VERSIONS]) == b"\2\2":
+        data[_VERSIONS] = b"\1\1"
+    database = sqlite3.connect(":memory:")
+    try:
+        database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        database.deserialize(bytes(data))
+        database.execute("PRAGMA trusted_schema = OFF")
+        return _parse(_Library(database), source)
+    except (sqlite3.Error, ValueError, OverflowError) as error:
+        raise Unreadable(f"not a library of Zotero, or written at this moment: {error}") from error
+    finally:
+        database.close()
+
+
+def _parse(library: _Library, source: Source) -> Parsed:
+    out = Extract()
+    items = library.items
+    for number, (item_id, item) in enumerate(items.items(), 1):
+        _write(out, library, item_id, item)
+        source.on_progress(number, len(items))
+    warnings = () if items else ("the library has no items",)
+    return Parsed(
+        type="zotero", blocks=out.blocks, title="Zotero", text=out.text, warnings=warnings
+    )
+
+
+class _Library:
+    """The tables of the database, by item."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        deleted = {item for (item,) in self._rows("SELECT itemID FROM deletedItems")}
+        self.items = {
+            item: _Item(str(key), str(kind))
+            for item, key, kind in self._rows(
+                "SELECT i.itemID, i.key, t.typeName FROM items i JOIN itemTypes t "
+                "ON t.itemTypeID = i.itemTypeID WHERE t.typeName NOT IN ('attachment', 'note', "
+                "'annotation') ORDER BY i.dateAdded, i.itemID"
+            )
+            if item not in deleted
+        }
+        self.fields: dict[int, dict[str, str]] = defaultdict(dict)
+        for item, name, value in self._rows(
+            "SELECT d.itemID, f.fieldName, v.value FROM itemData d JOIN fields f "
+            "ON f.fieldID = d.fieldID JOIN itemDataValues v ON v.valueID = d.valueID"
+        ):
+            self.fields[item][str(name)] = one_line(str(value))
+        self.creators: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for item, last, first in self._rows(
+            "SELECT i.itemID, c.lastName, c.firstName FROM itemCreators i JOIN creators c "
+            "ON c.creatorID = i.creatorID ORDER BY i.itemID, i.orderIndex"
+        ):
+            self.creators[item].append((one_line(str(last or "")), one_line(str(first or ""))))
+        self.tags = self._texts(
+            "SELECT i.itemID, t.name FROM itemTags i JOIN tags t ON t.tagID = i.tagID ORDER BY 1, 2"
+        )
+        self.collections = self._collections()
+        self.notes: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for parent, key, note in self._rows(
+            "SELECT n.parentItemID, i.key, n.note FROM itemNotes n JOIN items i "
+            "ON i.itemID = n.itemID ORDER BY n.itemID"
+        ):
+            self.notes[parent if parent in self.items else -1].append((str(key), str(note or "")))
+        self.attachments: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+        for item, parent, key, path in self._rows(
+            "SELECT a.itemID, a.parentItemID, i.key, a.path FROM itemAttachments a JOIN items i "
+            "ON i.itemID = a.itemID ORDER BY a.itemID"
+        ):
+            if item not in deleted and parent in self.items:
+                self.attachments[parent].append((item, str(key), str(path or "")))
+        self.annotations = self._annotations()
+
+    def _rows(self, query: str) -> Rows:
+        return self._database.execute(query).fetchall()
+
+    def _texts(self, query: str) -> dict[int, list[str]]:
+        texts: dict[int, list[str]] = defaultdict(list)
+        for item, text in self._rows(query):
+            texts[item].append(one_line(str(text)))
+        return texts
+
+    def _collections(self) -> dict[int, list[str]]:
+        """The collections of each item, as `Boats / Anchors`."""
+        known = {
+            number: (one_line(str(name)), parent)
+            for number, name, parent in self._rows(
+                "SELECT collectionID, collectionName, parentCollectionID FROM collections"
+            )
+        }
+
+        def path(number: Any) -> str:
+            names: list[str] = []
+            while number in known and len(names) < _MAX_COLLECTION_DEPTH:
+                name, number = known[number]
+                names.append(name)
+            return " / ".join(reversed(names))
+
+        collections: dict[int, list[str]] = defaultdict(list)
+        for item, number in self._rows("SELECT itemID, collectionID FROM collectionItems"):
+            collections[item].append(path(number))
+        return collections
+
+    def _annotations(self) -> dict[int, list[_Annotation]]:
+        """The annotations of each attachment; libraries of Zotero 5 have none."""
+        annotations: dict[int, list[_Annotation]] = defaultdict(list)
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'itemAnnotations'"):
+            return annotations
+        for parent, *values in self._rows(
+            "SELECT parentItemID, type, text, comment, pageLabel FROM itemAnnotations "
+            "ORDER BY parentItemID, sortIndex"
+        ):
+            kind, text, comment, page = values
+            annotations[parent].append(
+                _Annotation(
+                    kind if isinstance(kind, int) else 0,
+                    one_line(str(text or "")),
+                    one_line(str(comment or "")),
+                    one_line(str(page or "")),
+                )
+            )
+        return annotations
+
+
+# --- one item -------------------------------------------------------------------------------------
+
+
+def _write(out: Extract, library: _Library, item_id: int, item: _Item) -> None:
+    fields, creators = library.fields[item_id], library.creators[item_id]
+    out.heading(1, _heading(fields, creators) or item.kind)
+    out.lines(_facts(library, item_id, item, fields))
+    out.paragraph(fields.get("abstractNote", ""))
+    for _key, note in library.notes[item_id]:
+        out.lines(f"> {line}" for line in _plain(note))
+    for attachment, key, path in library.attachments[item_id]:
+        if name := path.rpartition(":")[2].rpartition("/")[2]:
+            out.paragraph(f"Attachment: {name}")
+        for annotation in library.annotations[attachment]:
+            out.lines(_annotation_lines(annotation, key))
+
+
+def _facts(
+    library: _Library, item_id: int, item: _Item, fields: Mapping[str, str]
+) -> Iterator[str]:
+    people = [one_line(f"{first} {last}") for last, first in library.creators[item_id]]
+    yield ", ".join(filter(None, people))
+    shown = [name for name in _FIRST_FIELDS if name in fields]
+    others = [name for name in fields if name not in shown and name not in _HIDDEN_FIELDS]
+    for name in (*shown, *others):
+        yield f"{name}: {fields[name]}"
+    if collections := library.collections[item_id]:
+        yield f"Collections: {'; '.join(collections)}"
+    yield " ".join(f"#{tag}" for tag in library.tags[item_id])
+    yield f"zotero://select/library/items/{item.key}"
+
+
+def _heading(fields: Mapping[str, str], creators: list[tuple[str, str]]) -> str:
+    """`Noether, Klein 1918: Invariante Variationsprobleme`."""
+    names = [last or first for last, first in creators]
+    more = " et al." if len(names) > _MAX_AUTHORS else ""
+    year = _YEAR.search(fields.get("date", ""))
+    who = one_line(f"{', '.join(names[:_MAX_AUTHORS])}{more} {year[0] if year else ''}")
+    return ": ".join(filter(None, (who, fields.get("title", ""))))
+
+
+def _annotation_lines(annotation: _Annotation, attachment: str) -> Iterator[str]:
+    """Yield the marked text with its page, the comment, and an address that opens the page."""
+    kind = _ANNOTATIONS.get(annotation.kind, "annotation")
+    page = f"p. {annotation.page}" if annotation.page else kind
+    if annotation.text or annotation.comment:
+        yield f"{page}: {annotation.text}".rstrip(": ") if annotation.text else f"{page}:"
+        if annotation.comment:
+            yield f"— {annotation.comment}"
+        if annotation.page.isdecimal():
+            yield f"zotero://open-pdf/library/items/{attachment}?page={annotation.page}"
+
+
+def _plain(note: str) -> list[str]:
+    """The lines of a note, which is HTML."""
+    text = html.unescape(_TAG.sub("", _BREAK.sub("\n", note)))
+    return [line for each in text.split("\n") if (line := one_line(each))]

@@ -1,0 +1,73 @@
+"""`kb config set` and `unset`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kb.cli.config_edit import edited
+from tests.cli.conftest import Run
+
+TEXT = """# my settings
+[open]
+links = "none"  # no links
+
+[search]
+default_top = 5
+
+[profiles.mine]
+top = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("search", "default_top", 20),
+        ("search", "log", "~/log.txt"),
+        ("open", "links", "obsidian"),
+        ("serve", "port", 9000),
+        ("search", "default_top", None),
+    ],
+)
+def test_one_setting_changes(section: str, name: str, value: object) -> None:
+    before, after = tomllib.loads(TEXT), tomllib.loads(edited(TEXT, section, name, value))
+    table = before.setdefault(section, {})
+    table.pop(name, None)
+    if value is not None:
+        table[name] = value
+    assert after == before
+    assert "# my settings" in edited(TEXT, section, name, value)
+
+
+def test_set_and_unset(run: Run) -> None:
+    assert run("config", "--json").json["search.default_top"]["origin"] == "default"
+    file = Path(run("config", "set", "search.default_k", "20").out.strip())
+    assert file.read_text("utf-8") == "[search]\ndefault_top = 20\n"
+    assert run("config", "--json").json["search.default_top"]["value"] == 20
+    run("config", "set", "open.links", "obsidian")
+    run("config", "unset", "search.default_top")
+    assert tomllib.loads(file.read_text("utf-8")) == {"search": {}, "open": {"links": "obsidian"}}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("search.default_top", "many"), ("search.nothing", "1"), ("x", "1")]
+)
+def test_wrong_settings_are_refused(run: Run, key: str, value: str) -> None:
+    result = run("config", "set", key, value)
+    assert result.status == 2
+    assert result.err.startswith("error:")
+    assert run("config", "unset", "search.nothing").status == 2
+
+
+def test_a_file_that_kb_cannot_change(run: Run) -> None:
+    file = Path(run("config", "path").out.splitlines()[-1])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "search.default_top = 7\n"
+    file.write_text(text, "utf-8")
+    os.chmod(file, 0o600)
+    assert run("config", "set", "search.default_top", "9").status == 2
+    assert file.read_text("utf-8") == text

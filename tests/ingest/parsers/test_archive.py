@@ -1,0 +1,87 @@
+"""Zip archives: their files, parsed one by one, within bounds."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parsers.archive import ArchiveParser, members
+from kb.ports import Parsed, Source
+from tests.ingest.parsers import pdfs
+from tests.ingest.parsers.archives import zipped
+from tests.ingest.parsers.mutations import check_parsed, check_survives
+from tests.ingest.parsers.test_docx import docx, p
+from tests.ingest.parsers.test_slack import DAY
+
+NOTION = "Boat 0123456789abcdef0123456789abcdef.md"
+
+
+TYPICAL = zipped({"a.md": "# x\n\nwords", "b.csv": "a,b\n1,2\n", "c.zip": zipped({"d.txt": "e"})})
+
+
+def parse(parts: dict[str, str | bytes], name: str = "export.zip") -> Parsed:
+    return ArchiveParser(1800).parse(Source(name, zipped(parts)))
+
+
+def test_files_of_many_formats() -> None:
+    parts: dict[str, str | bytes] = {
+        "notes/a.md": "---\ntags: [boat]\n---\n# Anchors\n\nThe kedge\n",
+        "letter.docx": docx(p("Dear harbourmaster")),
+        "paper.pdf": pdfs.made(pdfs.text_page("A page about tides"), pdfs.text_page("second page")),
+        "general/2024-03-09.json": json.dumps(DAY),
+        "__MACOSX/a.md": "ignored",
+        ".git/config.txt": "ignored",
+        "keys/id_rsa": "ignored",
+        "photo.raw": b"\0\1",
+        "empty.md": "",
+        NOTION: "# Boat\n\npaint",
+        "inner.zip": zipped({"deep.txt": "deep words", "more.zip": zipped({"a.txt": "deeper"})}),
+    }
+    parsed = parse(parts)
+    text = parsed.text or ""
+    for path, words in (
+        ("notes/a.md", "The kedge"), ("letter.docx", "Dear harbourmaster"), (NOTION, "paint"),
+        ("paper.pdf", "second page"), ("general/2024-03-09.json", "In the locker"),
+        ("inner.zip/deep.txt", "deep words"),
+    ):  # fmt: skip
+        (block,) = [one for one in parsed.blocks if words in one.text]
+        assert block.heading_path[0] == path
+    assert "ignored" not in text
+    assert "deeper" not in text
+    assert parsed.attributes.tags == ("boat",)
+    assert (parsed.type, parsed.title) == ("archive", "export")
+    (warning,) = parsed.warnings
+    assert "keys/id_rsa: may hold secrets" in warning
+    assert "inner.zip/more.zip: archives are read to a depth of 2" in warning
+    check_parsed(parsed, zipped(parts))
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, str | bytes] = {f"{n}.txt": f"words {n}" for n in range(5)}
+    monkeypatch.setattr(members, "_MAX_MEMBERS", 2)
+    parsed = parse(parts)
+    assert len(list(parsed.blocks)) == 4  # a heading and a paragraph each
+    assert parsed.warnings == ("only the first 2 files are read",)
+
+
+def test_bombs(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", b"a" * (80 << 20))
+    with pytest.raises(Unsupported, match="too large when unpacked"):
+        ArchiveParser(1800).parse(Source("bomb.zip", path.read_bytes()))
+
+
+def test_archives_without_text() -> None:
+    with pytest.raises(Unsupported, match=r"no file in it can be read: a\.bin"):
+        parse({"a.bin": b"\0"})
+    with pytest.raises(Unreadable, match="not a valid zip"):
+        ArchiveParser(1800).parse(Source("a.zip", b"PK"))
+
+
+def test_damaged_files() -> None:
+    check_survives(ArchiveParser(1800), "a.zip", TYPICAL)

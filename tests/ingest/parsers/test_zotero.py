@@ -1,0 +1,134 @@
+"""Zotero's library: items with notes and annotations, read while Zotero may write."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.ingest.decode import Unreadable
+from kb.ingest.parsers.zotero import ZoteroParser
+from kb.ports import Source
+from tests.ingest.parsers.mutations import check_parsed, check_survives
+
+# The tables that are read, as Zotero 7 creates them, without columns that are not read.
+SCHEMA = """
+CREATE TABLE itemTypes (itemTypeID INTEGER PRIMARY KEY, typeName TEXT);
+CREATE TABLE items (itemID INTEGER PRIMARY KEY, itemTypeID INT, dateAdded TEXT, key TEXT);
+CREATE TABLE fields (fieldID INTEGER PRIMARY KEY, fieldName TEXT);
+CREATE TABLE itemData (itemID INT, fieldID INT, valueID INT);
+CREATE TABLE itemDataValues (valueID INTEGER PRIMARY KEY, value);
+CREATE TABLE creators (creatorID INTEGER PRIMARY KEY, firstName TEXT, lastName TEXT);
+CREATE TABLE itemCreators (itemID INT, creatorID INT, creatorTypeID INT, orderIndex INT);
+CREATE TABLE tags (tagID INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE itemTags (itemID INT, tagID INT, type INT);
+CREATE TABLE collections (collectionID INTEGER PRIMARY KEY, collectionName TEXT,
+  parentCollectionID INT);
+CREATE TABLE collectionItems (collectionID INT, itemID INT);
+CREATE TABLE itemNotes (itemID INTEGER PRIMARY KEY, parentItemID INT, note TEXT, title TEXT);
+CREATE TABLE itemAttachments (itemID INTEGER PRIMARY KEY, parentItemID INT, path TEXT);
+CREATE TABLE itemAnnotations (itemID INTEGER PRIMARY KEY, parentItemID INT, type INT, text TEXT,
+  comment TEXT, pageLabel TEXT, sortIndex TEXT);
+CREATE TABLE deletedItems (itemID INTEGER PRIMARY KEY);
+INSERT INTO itemTypes VALUES (1, 'annotation'), (2, 'attachment'), (3, 'journalArticle'),
+  (4, 'note');
+INSERT INTO fields VALUES (1, 'title'), (2, 'date'), (3, 'publicationTitle'), (4, 'abstractNote'),
+  (5, 'DOI'), (6, 'extra');
+"""
+ITEMS = """
+INSERT INTO items VALUES (1, 3, '2024-01-01', 'ITEMAAAA'), (2, 2, '2024-01-01', 'FILEAAAA'),
+  (3, 4, '2024-01-02', 'NOTEAAAA'), (4, 1, '2024-01-03', 'ANNOAAAA'),
+  (5, 1, '2024-01-03', 'ANNOBBBB'),
+  (6, 3, '2024-01-04', 'GONEAAAA');
+INSERT INTO itemDataValues VALUES (1, 'Mooring loads in tidal streams'), (2, '2019-05-00 May 2019'),
+  (3, 'Ocean Engineering'), (4, 'We measure chain tension.'), (5, '10.1000/182'), (6, 'Old thing'),
+  (7, 'Citation Key: hale2019');
+INSERT INTO itemData VALUES (1, 1, 1), (1, 2, 2), (1, 3, 3), (1, 4, 4), (1, 5, 5), (1, 6, 7),
+  (6, 1, 6);
+INSERT INTO creators VALUES (1, 'Ruth', 'Hale'), (2, 'Ivo', 'Marsh');
+INSERT INTO itemCreators VALUES (1, 2, 1, 1), (1, 1, 1, 0);
+INSERT INTO tags VALUES (1, 'mooring'), (2, 'to read');
+INSERT INTO itemTags VALUES (1, 1, 0), (1, 2, 0);
+INSERT INTO collections VALUES (1, 'Boats', NULL), (2, 'Anchors', 1);
+INSERT INTO collectionItems VALUES (2, 1);
+INSERT INTO itemNotes VALUES (3, 1,
+  '<div><p>Compare with <b>our</b> buoy &amp; chain</p></div>', '');
+INSERT INTO itemAttachments VALUES (2, 1, 'storage:Hale 2019.pdf');
+INSERT INTO itemAnnotations VALUES
+  (4, 2, 1, 'tension peaks at slack water', 'surprising', '5', '1'),
+  (5, 2, 2, NULL, 'check this table', 'iv', '0');
+INSERT INTO deletedItems VALUES (6);
+"""
+
+
+def database(script: str = SCHEMA + ITEMS) -> bytes:
+    with sqlite3.connect(":memory:") as connection:
+        connection.executescript(script)
+        return connection.serialize()
+
+
+def test_an_item() -> None:
+    parsed = ZoteroParser().parse(Source("zotero.sqlite", database()))
+    assert (parsed.text or "").split("\n\n") == [
+        "# Hale, Marsh 2019: Mooring loads in tidal streams",
+        "Ruth Hale, Ivo Marsh\npublicationTitle: Ocean Engineering\ndate: 2019-05-00 May 2019\n"
+        "DOI: 10.1000/182\nextra: Citation Key: hale2019\nCollections: Boats / Anchors\n"
+        "#mooring #to read\nzotero://select/library/items/ITEMAAAA",
+        "We measure chain tension.",
+        "> Compare with our buoy & chain",
+        "Attachment: Hale 2019.pdf",
+        "p. iv:\n— check this table",
+        "p. 5: tension peaks at slack water\n— surprising\n"
+        "zotero://open-pdf/library/items/FILEAAAA?page=5",
+    ]
+    check_parsed(parsed, b"")
+
+
+def test_while_zotero_has_it_open(tmp_path: Path) -> None:
+    """Another program holds an exclusive lock, and the file is not changed."""
+    folder = tmp_path / "Zotero"
+    folder.mkdir()
+    path = folder / "zotero.sqlite"
+    path.write_bytes(database())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    before = path.read_bytes()
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="none") as kb:
+        report = kb.ingest(folder)
+        assert (report.failed, report.added) == ((), ("Zotero/zotero.sqlite",))
+        (hit, *_) = kb.search("slack water tension").hits
+    assert hit.section_label == "Hale, Marsh 2019: Mooring loads in tidal streams"
+    assert hit.type == "zotero"
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in folder.iterdir()) == ["zotero.sqlite"]
+    other.close()
+
+
+def test_a_database_with_a_write_ahead_log(tmp_path: Path) -> None:
+    path = tmp_path / "zotero.sqlite"
+    path.write_bytes(database())
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert "Mooring loads" in (
+        ZoteroParser().parse(Source(path.name, path.read_bytes())).text or ""
+    )
+
+
+def test_other_databases() -> None:
+    assert not ZoteroParser().accepts(Source("other.sqlite", database()))
+    for data in (b"SQLite format 3\0", database("CREATE TABLE x (y)"), database()[:5000]):
+        with pytest.raises(Unreadable, match="not a library of Zotero"):
+            ZoteroParser().parse(Source("zotero.sqlite", data))
+
+
+def test_an_empty_library() -> None:
+    parsed = ZoteroParser().parse(Source("zotero.sqlite", database(SCHEMA)))
+    assert parsed.warnings == ("the library has no items",)
+
+
+def test_damaged_files() -> None:
+    check_survives(ZoteroParser(), "zotero.sqlite", database())

@@ -1,0 +1,65 @@
+"""Text in encodings older than UTF-8."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.ingest.decode import decode
+from kb.ingest.legacy_encodings import encoding_note, is_utf8, legacy_encoding
+from kb.ingest.parsed_document import parse_and_chunk
+from kb.ingest.parsers.text import TextParser
+from kb.ports import Source
+
+JAPANESE = "データベースの索引は、検索を速くするために使われます。\n資料を読んでください。\n"
+CHINESE = "数据库的索引用来加快查询速度。\n更多内容请阅读文档，谢谢。\n"
+TRADITIONAL = "資料庫的索引可以加快查詢速度。\n更多內容請閱讀文件，謝謝。\n"
+KOREAN = "데이터베이스의 색인은 검색을 빠르게 합니다.\n자세한 내용은 문서를 읽으세요.\n"
+WESTERN = "Grüße aus Köln: schöne Straßen, “naïve” façades – und 20 €.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "name"),
+    [
+        (JAPANESE, "shift_jis", "Shift-JIS"),
+        (JAPANESE, "euc_jp", "EUC-JP"),
+        (CHINESE, "gb18030", "GB18030"),
+        (TRADITIONAL, "big5", "Big5"),
+        (KOREAN, "euc_kr", "EUC-KR"),
+        (WESTERN, "cp1252", "Windows-1252"),
+        ("déjà vu à l'été, señor\n", "latin-1", "Windows-1252"),
+    ],
+)
+def test_encodings(text: str, codec: str, name: str) -> None:
+    for data in (text.encode(codec), f"plain ASCII around it\n{text}".encode(codec) * 3000):
+        encoding = legacy_encoding(data)
+        assert encoding is not None
+        assert encoding.name == name
+        assert text in decode(data)
+        assert encoding_note(data) == f"not UTF-8: read as {name}"
+
+
+@pytest.mark.parametrize("text", [JAPANESE, CHINESE, KOREAN, WESTERN, "ASCII"])
+def test_utf_8_has_no_note(text: str) -> None:
+    assert is_utf8(text.encode() * 50_000)
+    assert encoding_note(text.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xfe\x90" * 20,
+        bytes(range(128, 256)),
+        (WESTERN * 20).encode() + b"\xe9",
+        "Привет, как дела? Всё хорошо.\n".encode("cp1251"),
+        b"a\0b\xe9",
+    ],
+)
+def test_bytes_of_no_known_encoding(data: bytes) -> None:
+    assert legacy_encoding(data) is None
+
+
+def test_the_note_is_a_warning_of_the_document() -> None:
+    source = Source("a.txt", WESTERN.encode("cp1252"))
+    document = parse_and_chunk(TextParser(), source, 1800)
+    assert document.warnings == ("not UTF-8: read as Windows-1252",)
+    assert [chunk.text for chunk in document.chunks] == [WESTERN.strip()]
