@@ -391,11 +391,6 @@ def store_url(location: str | os.PathLike[str] | None = None) -> str:
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str) and "://" in url:
         return url
-    if isinstance(url, str) and url.startswith(("postgresql:", "sqlite:/")):
-        raise ConfigError(
-            f"the store's URL has no '//' after {url.partition(':')[0]!r}:",
-            "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
-        )
     return _store_file(location)
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import ConfigError, InvalidRequest, StoreError, StoreMissing
+from kb.errors import InvalidRequest, StoreError, StoreMissing
 from kb.library import store_copy
 from kb.ports import Store
 from kb.store import open_store
@@ -111,7 +111,7 @@ def test_a_name_that_is_empty_is_not_the_default_store(names: tuple[str, str]) -
 
 @pytest.mark.parametrize("url", ["postgresql:/h/db", "postgresql:db", "sqlite:/x.sqlite"])
 def test_a_url_without_slashes_is_not_a_path(filled: Store, url: str) -> None:
-    with pytest.raises(ConfigError, match="//"):
+    with pytest.raises(InvalidRequest, match="//"):
         store_copy.copy(filled.location, url, ignore)
 
 

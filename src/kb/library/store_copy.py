@@ -37,6 +37,11 @@ def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
     for each in (source, dest):
         if not each:
             raise InvalidRequest("a store to copy has no name", "give a path or a URL")
+        if each.startswith(("postgresql:", "sqlite:/")) and "://" not in each:
+            raise InvalidRequest(
+                f"the store's URL has no '//' after '{each.partition(':')[0]}:'",
+                "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
+            )
     store = open_store(store_url(source), read_only=True)
     target = open_store(store_url(dest))
     try:
