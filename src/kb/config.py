@@ -198,6 +198,11 @@ class ServeConfig:
     token_file: str = _key(
         "", "a file that contains the token; $KB_SERVE_TOKEN is the token itself"
     )
+    tokens: str = _key("", "the file with the tokens of kb token; by default in the user's folder")
+    audit_log: str = _key("", "a file to append a line of JSON to for every write over HTTP")
+    log_format: str = _key(
+        "text", "how servers log to stderr: text, or json", choices=("text", "json")
+    )
     allow_hosts: str = _key("", "additional host names besides localhost, separated by commas")
     ingest_from: str = _key(
         "", "folders that clients may ingest, separated by commas; by default the current folder"

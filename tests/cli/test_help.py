@@ -14,7 +14,7 @@ COMMANDS = [
     "init", "ingest", "attach", "add", "rm", "search", "similar", "compare", "get", "open", "list",
     "tag", "status", "gc", "doctor", "embed", "jobs", "reindex", "models", "embed-text", "backup",
     "copy",
-    "export", "import", "watch", "serve", "mcp", "config", "eval", "completion",
+    "export", "import", "watch", "serve", "mcp", "token", "config", "eval", "completion",
 ]  # fmt: skip
 
 

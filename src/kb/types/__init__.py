@@ -8,6 +8,7 @@
     search      queries, filters, candidates, hits and the response
     comparison  the results of several search methods for one query
     passages    a passage opened by its citation
+    access      what a token may do, and which documents it may see
     reports     the results of ingest, embed, import and doctor
 
 Import from here: `from kb.types import Hit`. A name's module is loaded when the name is first used
@@ -22,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kb.types.access import NOTES_ROOT, RIGHTS, Identity, Limits
     from kb.types.citations import Citation, Span
     from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
     from kb.types.documents import (
@@ -110,6 +112,7 @@ _MODULES = {
     "VectorMatches Retrieval Degraded Hit Response",
     "comparison": "Compared Overlap Comparison COMPARED",
     "passages": "Passage",
+    "access": "RIGHTS NOTES_ROOT Limits Identity",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
         "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis "
@@ -124,8 +127,10 @@ __all__ = [
     "LINE_TYPES",
     "LINK_FORMS",
     "MATCHES",
+    "NOTES_ROOT",
     "PARTS",
     "RERANKERS",
+    "RIGHTS",
     "SCOPES",
     "TRUSTS",
     "TYPES",
@@ -158,12 +163,14 @@ __all__ = [
     "Filters",
     "Finding",
     "Hit",
+    "Identity",
     "ImportReport",
     "IngestReport",
     "Job",
     "Jobs",
     "JsonDict",
     "LexicalQuery",
+    "Limits",
     "ModelInfo",
     "ModelSpec",
     "Outcome",

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kb.store.postgres import filters as where
 from kb.store.root_names import free_name
 from kb.text.timestamps import utc_timestamp
-from kb.types import FileLocation, FileState, Root
+from kb.types import FileLocation, FileState, Filters, Root
 
 if TYPE_CHECKING:
     from kb.store.postgres.session import Session
@@ -19,8 +20,15 @@ _STATE = (
 )
 
 
-def roots(session: Session) -> list[Root]:
-    rows = session.execute("SELECT root_id, name, path, whole, detached FROM roots ORDER BY path")
+def roots(session: Session, filters: Filters | None = None) -> list[Root]:
+    """The roots; with `filters`, only those with a document that matches."""
+    only, params = "true", None
+    if filters:
+        sql, params = where.condition(session, filters, None)
+        only = f"root_id IN (SELECT d.root_id FROM documents d WHERE {sql})"
+    rows = session.execute(
+        f"SELECT root_id, name, path, whole, detached FROM roots WHERE {only} ORDER BY path", params
+    )
     return [
         Root(root_id, name, os.fsdecode(path), whole, detached)
         for root_id, name, path, whole, detached in rows
@@ -80,10 +88,14 @@ def sample(session: Session, limit: int) -> list[tuple[int, FileLocation]]:
     return sorted(locations(session, [doc_id for (doc_id,) in rows]).items())
 
 
-def per_root(session: Session) -> dict[str, int]:
+def per_root(session: Session, filters: Filters | None = None) -> dict[str, int]:
+    only, params = "true", None
+    if filters:
+        only, params = where.condition(session, filters, None)
     rows = session.execute(
         "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
-        "GROUP BY r.root_id ORDER BY r.name"
+        f"WHERE {only} GROUP BY r.root_id ORDER BY r.name",
+        params,
     )
     return dict(rows.fetchall())
 

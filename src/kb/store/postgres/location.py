@@ -2,8 +2,12 @@
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
-All parameters but `schema` are those of libpq, such as `sslmode` or `application_name`; several
-hosts can be given. The password is better kept in `~/.pgpass` or PGPASSWORD.
+All parameters but `schema`, `read` and `max_lag_s` are those of libpq, such as `sslmode` or
+`application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD.
+
+Several hosts can be given: `HOST1,HOST2`. Writes then go to the one that accepts them, so that they
+follow a failover. With `read=standby`, reads prefer one that does not; if its state is more than
+`max_lag_s` seconds behind, responses say so.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from kb import paths
 from kb.errors import InvalidRequest, MissingExtra
 
+_OWN = ("schema", "read", "max_lag_s")  # not for libpq
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
@@ -24,12 +30,16 @@ _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its password."""
+    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its password.
+    `standby_dsn` is the URL for reads, if those prefer a standby."""
 
     dsn: str
     schema: str
     shown: str
     path: Path
+    standby_dsn: str | None = None
+    max_lag_s: float = 10.0
+    has_several_hosts: bool = False
 
     @classmethod
     def parse(cls, url: str) -> Location:
@@ -52,20 +62,46 @@ class Location:
             )
         user, at, hosts = parts.netloc.rpartition("@")
         name = user.partition(":")[0]
-        rest = [(key, value) for key, value in options if key != "schema"]
+        rest = [(key, value) for key, value in options if key not in _OWN]
+        read, max_lag_s = _standby(dict(options))
         public = [(key, value) for key, value in rest if key not in ("password", "sslpassword")]
         if schema != SCHEMA:
             public.append(("schema", schema))
+        public += [(key, value) for key, value in options if key in ("read", "max_lag_s")]
         given = dict(rest)
+        several = "," in (hosts or given.get("host", ""))
+        primary, standby = rest, rest
+        if "target_session_attrs" not in given:
+            primary = [*rest, ("target_session_attrs", "read-write")] if several else rest
+            standby = [*rest, ("target_session_attrs", "prefer-standby")]
         server = (hosts or f"{given.get('host', '')}:{given.get('port', '')}").lower()
         digest = hashlib.blake2b(f"{server} {database} {schema}".encode(), digest_size=6)
         folder = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', database)}-{schema}-{digest.hexdigest()}"
         return cls(
-            dsn=_url(parts, parts.netloc, rest),
+            dsn=_url(parts, parts.netloc, primary),
             schema=schema,
             shown=_url(parts, f"{name}{at}{hosts}", public),
             path=Path(paths.user_folder("data")) / "postgresql" / folder / "kb.store",
+            standby_dsn=_url(parts, parts.netloc, standby) if read == "standby" else None,
+            max_lag_s=max_lag_s,
+            has_several_hosts=several,
         )
+
+
+def _standby(options: dict[str, str]) -> tuple[str, float]:
+    """The values of `read` and `max_lag_s`."""
+    read = options.get("read", "primary")
+    if read not in ("primary", "standby"):
+        raise InvalidRequest(f"read cannot be {read!r}", "use read=primary or read=standby")
+    try:
+        max_lag_s = float(options.get("max_lag_s", "10"))
+    except ValueError:
+        max_lag_s = -1.0
+    if not 0 <= max_lag_s < inf:
+        raise InvalidRequest(
+            f"max_lag_s cannot be {options['max_lag_s']!r}", "give a number of seconds"
+        )
+    return read, max_lag_s
 
 
 def _url(parts: SplitResult, host: str, options: list[tuple[str, str]]) -> str:
