@@ -74,8 +74,9 @@ def add_command(
       kb token add ci --root handbook --ttl 90d
     """
     limits = Limits(tuple(scope), tuple(root), tuple(split_commas(tags)))
-    with invocation.open() as kb:
-        _warn_unknown_roots(kb.roots() if kb.exists() else [], limits)
+    if limits.roots:
+        with invocation.open() as kb:
+            _warn_unknown_roots(kb.roots() if kb.exists() else [], limits)
     token = _file(invocation).add(
         Identity(name, right, limits, rate or 0), time.time(), _expiry(ttl)
     )
