@@ -442,3 +442,4 @@ class LimitedMaintenance:
         return 0
 
     versions = disk_usage = checks = checkpoint = compact = backup = export = load = _refuse
+    load_in_steps = _refuse
