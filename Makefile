@@ -54,6 +54,7 @@ quality: .venv/dev  ## search quality on judged collections (KB_DATA or ../share
 	$(BIN)/python -m bench.fusion
 	$(BIN)/python -m bench.questions
 	$(BIN)/python -m bench.relevance
+	$(BIN)/python -m bench.answers
 
 docs: .venv/dev  ## write the generated parts of docs/
 	$(BIN)/python docs/reference.py

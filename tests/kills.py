@@ -44,8 +44,8 @@ OTHER = Weightless(32, name="other")
 
 def opened(path: Path) -> KnowledgeBase:
     kb = KnowledgeBase(path, encoder=Weightless(), config=_config())
-    kb._encoders.register("weightless", Weightless())
-    kb._encoders.register("other", OTHER)
+    kb._embedding.encoders.register("weightless", Weightless())
+    kb._embedding.encoders.register("other", OTHER)
     return kb
 
 

@@ -55,4 +55,4 @@ def test_a_name_loads_only_its_own_module() -> None:
     code = "import sys; from kb.types import Span; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.startswith("kb")}
-    assert ours == {"kb", "kb.types", "kb.types.citations"}
+    assert ours == {"kb", "kb.types", "kb.types.citations", "kb.values"}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import torch.nn.functional as F  # noqa: N812
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from training import data
+from training import data, low_rank
 from training.heldout import ndcg
 from training.model import Encoder
 from training.multilingual import MEASURED_ONLY, Reader, counted, held_out, lines, log
@@ -40,12 +41,16 @@ class Collection:
     passages: list[str]
     queries: list[str]
     judged: list[dict[str, int]]  # grades by the number of a passage, as text
+    english_queries: bool = False
+    english_passages: bool = False
 
 
 def load_student(shipped: Encoder, path: Path, shipped_share: float = 0.0) -> Encoder:
     """A trained encoder: the shipped English word embeddings, then the new ones. Its other weights
     may be mixed with the shipped ones, which brings English nearer to what it was."""
     state = torch.load(path, weights_only=True)
+    if is_adapted(state):
+        return encoder_of(low_rank.merged(shipped, *low_rank.unpack(state)))
     fresh = state.pop("fresh").float() * state.pop("fresh_scale").float()
     state = {name: value.float() for name, value in state.items()}
     for name, value in shipped.state_dict().items():
@@ -53,6 +58,12 @@ def load_student(shipped: Encoder, path: Path, shipped_share: float = 0.0) -> En
             state[name] = (1 - shipped_share) * state[name] + shipped_share * value
     state["bert.words.weight"] = torch.cat([shipped.bert.words.weight.detach(), fresh])
     return encoder_of(state)
+
+
+def is_adapted(state: Mapping[str, Tensor]) -> bool:
+    """Whether the weights are a change of the shipped ones (`training.adapted`), which then encode
+    English texts."""
+    return any(name.startswith("left.") for name in state)
 
 
 def judged_collection(folder: Path, queries_from: Path | None = None) -> Collection:
@@ -66,10 +77,13 @@ def judged_collection(folder: Path, queries_from: Path | None = None) -> Collect
         for query, row in grades.items()
     }
     kept = [query for query, row in grades.items() if row and query in texts]
+    foreign = ("xquad-zh", "cmrc2018", "jsquad", "mdn-ko-heading")
     return Collection(
         [data.passage_text(row) for row in corpus],
         [texts[query] for query in kept],
         [grades[query] for query in kept],
+        english_queries=asked.name not in foreign,
+        english_passages=folder.name not in foreign,
     )
 
 
@@ -89,18 +103,29 @@ def held_out_collections(work: Path) -> dict[str, Collection]:
         ]
         if len(chosen) >= 40:
             judged = [{place[row["positive"]]: 1} for row in chosen]
-            collections[name] = Collection(passages, [row["query"] for row in chosen], judged)
+            language = rows[0].get("lang", "en")
+            collections[name] = Collection(
+                passages,
+                [row["query"] for row in chosen],
+                judged,
+                english_queries=language.startswith("en"),
+                english_passages=language == "en",
+            )
     return collections
 
 
 class Measure:
-    def __init__(self, encoder: Encoder, reader: Reader) -> None:
-        self.encoder, self.reader = encoder.to(DEVICE), reader
+    def __init__(self, english: Encoder, student: Encoder, reader: Reader) -> None:
+        self.english, self.student = english.to(DEVICE), student.to(DEVICE)
+        self.reader = reader
 
     @torch.no_grad()
-    def encode(self, texts: list[str], *, query: bool) -> tuple[Tensor, Any, list[Tensor]]:
+    def encode(
+        self, texts: list[str], *, query: bool, english: bool
+    ) -> tuple[Tensor, Any, list[Tensor]]:
+        encoder = self.english if english else self.student
         rows = self.reader.rows(texts, 64 if query else 384, query=query)
-        known = len(self.encoder.idf)
+        known = len(encoder.idf)
         rows = [[number if number < known else 100 for number in row] for row in rows]
         pack = Packed(rows, DEVICE)
         pack.add_terms(self.reader.term_arrays(rows))
@@ -113,10 +138,10 @@ class Measure:
             part = order[start : start + 128]
             ids, at = pack.batch(part)
             with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
-                vector, passage, asked, tokens = self.encoder(ids, (ids != 0).long())
+                vector, passage, asked, tokens = encoder(ids, (ids != 0).long())
             numbers = torch.from_numpy(part).to(DEVICE)
             dense[numbers] = vector.float()
-            counts = counted(self.encoder, ids, prefix)
+            counts = counted(encoder, ids, prefix)
             weight = ((asked if query else passage).squeeze(-1).float() * counts).unsqueeze(-1)
             terms = pack.terms_at(ids, at)
             each = (weight * (terms > 0)).flatten()
@@ -137,8 +162,12 @@ class Measure:
     def quality(self, collection: Collection, most: int) -> dict[str, float]:
         step = max(1, len(collection.queries) // most)
         queries, judged = collection.queries[::step], collection.judged[::step]
-        dense, sparse, late = self.encode(collection.passages, query=False)
-        q_dense, q_sparse, q_late = self.encode(queries, query=True)
+        dense, sparse, late = self.encode(
+            collection.passages, query=False, english=collection.english_passages
+        )
+        q_dense, q_sparse, q_late = self.encode(
+            queries, query=True, english=collection.english_queries
+        )
         by_meaning = q_dense @ dense.T
         by_terms = torch.sparse.mm(sparse, q_sparse.to_dense().T).T
         depth = min(DEPTH, len(dense))
@@ -174,11 +203,14 @@ def main() -> None:
     parser.add_argument("--shipped-share", type=float, default=0.0)
     parser.add_argument("--only", default="", help="names of sets contain this")
     options = parser.parse_args()
-    encoder = load_encoder(options.work / "shipped")
+    shipped = load_encoder(options.work / "shipped")
+    student = english = shipped
     if options.weights != "shipped":
-        encoder = load_student(encoder, Path(options.weights), options.shipped_share)
+        student = load_student(shipped, Path(options.weights), options.shipped_share)
+        if not is_adapted(torch.load(options.weights, weights_only=True)):
+            english = student
     tokenizer = Tokenizer.from_file(str(options.work / "tokenizer-extended.json"))
-    measure = Measure(encoder, Reader(tokenizer))
+    measure = Measure(english, student, Reader(tokenizer))
     judged = options.work / "judged"
     sets = {folder.name: judged_collection(folder) for folder in sorted(judged.iterdir())}
     english, chinese = judged / "xquad-en", judged / "xquad-zh"

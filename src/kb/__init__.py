@@ -24,6 +24,7 @@ And the modules that several of them share:
     config         settings: defaults, files, environment, flags
     trust          which settings files the user trusts
     types          the values that pass between packages
+    values         frozen values that are quick to create
     errors         every error, with its code and exit status
     metadata       limits on metadata, tags and language
     deadline       time limits and cancellation
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kb.config import (
+        AskConfig,
         ChunkConfig,
         Config,
         IgnoredSettings,
@@ -61,12 +63,15 @@ if TYPE_CHECKING:
     from kb.embedding.worker import Worker, WorkerState
     from kb.errors import KbError
     from kb.ingest.progress import Progress
+    from kb.library.conversation import Conversation, Delta
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder, Judge, Store
     from kb.search.query.analysis import sanitize
     from kb.search.query.query_encoder import normalize
     from kb.search.ranking.boosts import TYPE_WEIGHTS
     from kb.types import (
+        Answer,
+        AnswerSentence,
         Chunk,
         Citation,
         Compared,
@@ -86,7 +91,9 @@ if TYPE_CHECKING:
         IngestReport,
         Job,
         Jobs,
+        LibraryMap,
         Limits,
+        MapPoint,
         ModelSpec,
         Overlap,
         Passage,
@@ -100,17 +107,23 @@ if TYPE_CHECKING:
         StoredModel,
         TokenVectors,
         Work,
+        WrittenSentence,
     )
 
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Answer": "kb.types",
+    "AnswerSentence": "kb.types",
+    "AskConfig": "kb.config",
     "Chunk": "kb.types",
     "ChunkConfig": "kb.config",
     "Citation": "kb.types",
     "Compared": "kb.types",
     "Comparison": "kb.types",
     "Config": "kb.config",
+    "Conversation": "kb.library.conversation",
+    "Delta": "kb.library.conversation",
     "Deadline": "kb.deadline",
     "Degraded": "kb.types",
     "Diagnosis": "kb.types",
@@ -134,7 +147,9 @@ _MODULES = {
     "Judge": "kb.ports",
     "KbError": "kb.errors",
     "KnowledgeBase": "kb.library.knowledge_base",
+    "LibraryMap": "kb.types",
     "Limits": "kb.types",
+    "MapPoint": "kb.types",
     "ModelSpec": "kb.types",
     "ModelsConfig": "kb.config",
     "OpenConfig": "kb.config",
@@ -156,6 +171,7 @@ _MODULES = {
     "TYPE_WEIGHTS": "kb.search.ranking.boosts",
     "TokenVectors": "kb.types",
     "Work": "kb.types",
+    "WrittenSentence": "kb.types",
     "Worker": "kb.embedding.worker",
     "WorkerState": "kb.embedding.worker",
     "normalize": "kb.search.query.query_encoder",
@@ -163,14 +179,19 @@ _MODULES = {
 }
 __all__ = [
     "TYPE_WEIGHTS",
+    "Answer",
+    "AnswerSentence",
+    "AskConfig",
     "Chunk",
     "ChunkConfig",
     "Citation",
     "Compared",
     "Comparison",
     "Config",
+    "Conversation",
     "Deadline",
     "Degraded",
+    "Delta",
     "Diagnosis",
     "Document",
     "EmbedProgress",
@@ -192,7 +213,9 @@ __all__ = [
     "Judge",
     "KbError",
     "KnowledgeBase",
+    "LibraryMap",
     "Limits",
+    "MapPoint",
     "ModelSpec",
     "ModelsConfig",
     "OpenConfig",
@@ -215,6 +238,7 @@ __all__ = [
     "Work",
     "Worker",
     "WorkerState",
+    "WrittenSentence",
     "__version__",
     "normalize",
     "sanitize",

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
 
 from kb import paths
 from kb.errors import ConfigError
 from kb.paths import STORE_FILE
 from kb.trust import SettingsFile, TrustStore, is_own, read_settings
 from kb.types import LINK_FORMS
+from kb.values import TYPE_CHECKING, Any, dataclass, field, fields, replace
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+    from pathlib import Path
+else:  # so that the types of the fields can be read at runtime, without loading `pathlib`
+    from os import PathLike as Path
 
 Harmless = bool | Container[Any]
 MAX_QUERY_CHARS = 100_000  # of every query; servers may allow less
@@ -66,8 +70,7 @@ class SearchConfig:
     )
     log: str = _key(
         "",
-        "where to log the time of every search, and a warning for slow ones: stderr, or a file to "
-        "append to; if empty, only -v logs them",
+        "where to log the time of every search: stderr, or a file; if empty, only -v logs them",
     )
     retriever_timeout_ms: int = _key(
         2000,
@@ -145,8 +148,8 @@ class ModelsConfig:
     )
     provider: str = _key(
         "auto",
-        "where models run: auto (a GPU if available), cpu, or the name of an ONNX Runtime "
-        "provider, such as CUDAExecutionProvider",
+        "where models run: auto (a GPU if available), cpu, cuda, or the name of an ONNX Runtime "
+        "provider, such as CUDAExecutionProvider; kb-mini uses a GPU with torch",
     )
     threads: int = _key(0, "number of texts encoded in parallel; 0: one per core", zero=True)
     tokens: str = _key(
@@ -157,8 +160,7 @@ class ModelsConfig:
     )
     exam: bool = _key(
         True,
-        "whether an encoder must pass a short exam before searches use its vectors; the vectors of "
-        "an encoder that cannot read the text would add noise",
+        "whether an encoder must pass a short exam before searches use its vectors",
     )
     offline: bool = _key(
         False,
@@ -190,14 +192,25 @@ class ModelsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AskConfig:
+    """The language model that writes the answers of `kb ask`."""
+
+    endpoint_url: str = _key(
+        "",
+        "URL of an OpenAI-compatible server, such as http://localhost:11434/v1, which gets "
+        "the question and passages; its API key is in $KB_ASK_KEY; if empty, answers are quoted",
+    )
+    endpoint_model: str = _key("", "the language model to request from it")
+    timeout_s: float = _key(120.0, "total time limit for an answer of the endpoint")
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """The address and the limits of `kb serve` and `kb mcp`."""
 
     host: str = _key("127.0.0.1", "the address to listen on; any but loopback requires a token")
     port: int = _key(8765, "the port to listen on; 0: any free port", zero=True)
-    token_file: str = _key(
-        "", "a file that contains the token; $KB_SERVE_TOKEN is the token itself"
-    )
+    token_file: str = _key("", "a file that contains the token, or set $KB_SERVE_TOKEN to it")
     tokens: str = _key("", "the file with the tokens of kb token; by default in the user's folder")
     audit_log: str = _key("", "a file to append a line of JSON to for every write over HTTP")
     log_format: str = _key(
@@ -289,6 +302,7 @@ class Config:
     ingest: IngestConfig = IngestConfig()
     store: StoreConfig = StoreConfig()
     models: ModelsConfig = ModelsConfig()
+    ask: AskConfig = AskConfig()
     serve: ServeConfig = ServeConfig()
     open: OpenConfig = OpenConfig()
     profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -303,7 +317,7 @@ class Config:
 
 # Other names for settings.
 ALIASES = {"search.default_k": "search.default_top"}
-SECTIONS = ("search", "chunk", "ingest", "store", "models", "serve", "open")
+SECTIONS = ("search", "chunk", "ingest", "store", "models", "ask", "serve", "open")
 
 
 def keys() -> list[tuple[str, str, str, str]]:
@@ -328,34 +342,54 @@ def store_path(
     that user could read what is stored there; it has to be named explicitly. So does a `.kb/` with
     links, which may come with a cloned folder and could lead anywhere.
     """
+    return _path(_store_file(location, start=start))
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path  # a search needs only the text
+
+    return Path(text)
+
+
+def _store_file(location: str | os.PathLike[str] | None, *, start: Path | None = None) -> str:
+    """`store_path` as text."""
     file = paths.explicit_store(None if location is None else os.fspath(location))
     if file is not None:
-        _check_links(Path(file))
-        return Path(file)
-    near = paths.nearest_store_folder(str((start or Path.cwd()).absolute()))
+        file = _normalize(file)
+        _check_links(file)
+        return file
+    near = paths.nearest_store_folder(os.path.abspath(start or os.getcwd()))
     if near is None:
-        return data_folder() / STORE_FILE
+        return os.path.join(paths.user_folder("data"), STORE_FILE)
     if not is_own(os.stat(near)):
         raise ConfigError(f"{near} belongs to another user", f"to use it anyway: --store {near}")
-    _check_links(Path(near) / STORE_FILE)
-    return Path(near) / STORE_FILE
+    store = os.path.join(near, STORE_FILE)
+    _check_links(store)
+    return store
 
 
-def _check_links(store: Path) -> None:
+def _normalize(path: str) -> str:
+    """The text of `Path(path)`, for an absolute path."""
+    if os.name != "posix" or path.startswith("//"):
+        return str(_path(path))
+    return "/" + "/".join([part for part in path.split("/") if part not in ("", ".")])
+
+
+def _check_links(store: str) -> None:
     """Raise `ConfigError` if a store in a `.kb/` is a link, or the `.kb/` leads out of its
     folder."""
-    folder = store.parent
-    if folder.name != paths.STORE_FOLDER:
+    folder = os.path.dirname(store)
+    if os.path.basename(folder) != paths.STORE_FOLDER:
         return
-    if folder.is_symlink():
-        target, home = Path(os.path.realpath(folder)), os.path.realpath(folder.parent)
-        if not target.is_relative_to(home):
+    if os.path.islink(folder):
+        target, parent = _path(os.path.realpath(folder)), os.path.dirname(folder)
+        if not target.is_relative_to(os.path.realpath(parent)):
             raise ConfigError(
-                f"{folder} is a link to {target}, outside of {folder.parent}",
+                f"{folder} is a link to {target}, outside of {parent}",
                 f"remove the link, or name the store itself: --store {target}",
             )
-    if store.is_symlink():
-        target = Path(os.path.realpath(store))
+    if os.path.islink(store):
+        target = _path(os.path.realpath(store))
         raise ConfigError(
             f"{store} is a link to {target}",
             f"remove the link, or name the store itself: --store {target}",
@@ -367,29 +401,40 @@ def store_url(location: str | os.PathLike[str] | None = None) -> str:
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str) and "://" in url:
         return url
-    return str(store_path(location))
+    if isinstance(url, str) and url.startswith(("postgresql:", "sqlite:/")):
+        raise ConfigError(
+            f"the store's URL has no '//' after {url.partition(':')[0]!r}:",
+            "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
+        )
+    return _store_file(location)
 
 
 def data_folder() -> Path:
     """Return the folder of the user's default store and of downloaded models."""
-    return Path(paths.user_folder("data"))
+    return _path(paths.user_folder("data"))
 
 
 def cache_folder() -> Path:
     """Return the folder for files that kb can create again."""
-    return Path(paths.user_folder("cache"))
+    return _path(paths.user_folder("cache"))
 
 
 # --- loading --------------------------------------------------------------------------------------
 
 
-def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Config:
+def load(
+    store: str | os.PathLike[str] | None = None, *, overrides: Mapping[str, Any] | None = None
+) -> Config:
     """Return the settings for `store`; `overrides` are keys set by options. Settings that a
     folder's own file may not change are listed in `ignored`."""
-    config = _merge_user_file(Config(), user_file())
-    if store is not None and (folder_file := settings_file(store)).absolute() != user_file():
-        merge = _merge_user_file if store.parent == data_folder() else _merge_folder_file
-        config = merge(config, folder_file)
+    user = paths.user_settings()
+    config = _merge_user_file(Config(), user)
+    if store is not None:
+        folder = os.path.dirname(os.fspath(store))
+        file = os.path.join(folder, paths.SETTINGS_FILE)
+        if os.path.abspath(file) != os.path.abspath(user):
+            is_user = folder == paths.user_folder("data")
+            config = (_merge_user_file if is_user else _merge_folder_file)(config, file)
     for key in (*ALIASES, *(key for key, *_ in keys())):
         section, _, name = key.partition(".")
         variable = "KB_" + key.replace(".", "_").upper()
@@ -401,7 +446,7 @@ def load(store: Path | None = None, *, overrides: Mapping[str, Any] | None = Non
     return config
 
 
-def load_logged(store: Path) -> Config:
+def load_logged(store: str | os.PathLike[str]) -> Config:
     """Return the settings for a program that uses kb as a library; ignored settings are logged."""
     config = load(store)
     if config.ignored:
@@ -414,7 +459,7 @@ def load_logged(store: Path) -> Config:
 
 def user_file() -> Path:
     """Return the path of the user's settings file."""
-    return Path(paths.user_settings())
+    return _path(paths.user_settings())
 
 
 def settings_file(store: Path) -> Path:
@@ -424,7 +469,7 @@ def settings_file(store: Path) -> Path:
 
 def trust_store() -> TrustStore:
     """Return the record of what the user trusts."""
-    return TrustStore(Path(paths.user_folder("config")) / "trusted")
+    return TrustStore(_path(paths.user_folder("config")) / "trusted")
 
 
 def files(store: Path | None) -> list[Path]:
@@ -432,7 +477,7 @@ def files(store: Path | None) -> list[Path]:
     return [user_file()] if store is None else [user_file(), settings_file(store)]
 
 
-def _merge_user_file(config: Config, path: Path) -> Config:
+def _merge_user_file(config: Config, path: str) -> Config:
     """Apply the user's own file. If others could have written it, raise an error instead of
     ignoring it: it may contain a protection such as `models.offline`."""
     file = _read(path)
@@ -446,25 +491,25 @@ def _merge_user_file(config: Config, path: Path) -> Config:
     return _merge(config, path, parse(file))
 
 
-def _merge_folder_file(config: Config, path: Path) -> Config:
+def _merge_folder_file(config: Config, path: str) -> Config:
     """Apply a folder's own file: all of it if it is trusted, otherwise what is harmless."""
     file = _read(path)
     if file is None:
         return config
     if file.exposure is not None:
-        return _with_ignored(config, IgnoredSettings(path, exposure=file.exposure))
+        return _with_ignored(config, IgnoredSettings(file.path, exposure=file.exposure))
     data = parse(file)
     refused = untrusted(data)
     whole = _merge(config, path, data)  # reports typos in ignored settings too
     if not refused:
         return whole
-    if trust_store().is_trusted(path, file.content):
-        return replace(whole, trusted=(*whole.trusted, path))
+    if trust_store().is_trusted(file.path, file.content):
+        return replace(whole, trusted=(*whole.trusted, file.path))
     kept = {
         section: {key: each for key, each in values.items() if f"{section}.{key}" not in refused}
         for section, values in data.items()
     }
-    return _merge(_with_ignored(config, IgnoredSettings(path, refused)), path, kept)
+    return _merge(_with_ignored(config, IgnoredSettings(file.path, refused)), path, kept)
 
 
 def _with_ignored(config: Config, ignored: IgnoredSettings) -> Config:
@@ -490,7 +535,7 @@ def _is_harmless(harmless: Harmless, value: Any) -> bool:
     return isinstance(value, str | bool | int) and value in harmless
 
 
-def _read(path: Path) -> SettingsFile | None:
+def _read(path: str) -> SettingsFile | None:
     try:
         return read_settings(path)
     except OSError as error:
@@ -510,15 +555,15 @@ def parse(file: SettingsFile) -> dict[str, Any]:
         ) from error
 
 
-def _merge(config: Config, path: Path, data: Mapping[str, Any]) -> Config:
+def _merge(config: Config, path: str, data: Mapping[str, Any]) -> Config:
     for section, values in data.items():
         if not isinstance(values, dict):
-            raise _unknown_setting(section, str(path))
+            raise _unknown_setting(section, path)
         if section == "profiles":
             config = replace(config, profiles={**config.profiles, **values})
             continue
         for name, value in values.items():
-            config = _set(config, section, name, value, str(path))
+            config = _set(config, section, name, value, path)
     return config
 
 

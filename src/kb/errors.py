@@ -53,7 +53,8 @@ raised.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ Importing `logging` takes as long as a lexical search. Code that logs every sear
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from logging import Logger

@@ -22,6 +22,28 @@ def pid_namespace() -> str:
     return f"{platform.node()} {space}".rstrip()
 
 
+@lru_cache(maxsize=1)
+def machine_name() -> str:
+    """A name that no other machine has: the id of the installation or of a network card and, on
+    Linux, where containers can share that id, the host name."""
+    import hashlib
+    import platform
+    import uuid
+
+    known = ""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            with open(path, encoding="ascii") as file:
+                known = known or file.read(100).strip()
+        except (OSError, ValueError):
+            continue
+    if not known and not uuid.getnode() >> 40 & 1:  # else a random number
+        known = f"{uuid.getnode():x}"
+    host = platform.node() if not known or os.path.exists("/etc/machine-id") else ""
+    digest = hashlib.blake2b(known.encode(), digest_size=6).hexdigest() if known else ""
+    return f"{host} {digest}".strip()
+
+
 def has_exited(namespace: str, pid: int) -> bool:
     """Whether the process has ended, zombies included. Always False on Windows, which has no
     harmless way to check."""

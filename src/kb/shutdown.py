@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,9 @@ LIMIT_S = 7.0  # for an orderly shutdown
 _GRACE_S = 1.0  # later the process exits even if no Python thread gets to run
 EXIT_ABANDONED = 1  # the exit status if it took longer
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")  # SIGBREAK on Windows only
+
+# Called before the process exits without its other threads, such as to end child processes.
+before_exit: list[Callable[[], None]] = []
 
 
 class Shutdown:
@@ -78,6 +82,9 @@ class Shutdown:
         threading.Event().wait(self.limit_s)
         message = f"kb: pending work did not stop within {self.limit_s:g} s and was abandoned\n"
         os.write(2, message.encode())
+        for call in before_exit:
+            with suppress(Exception):
+                call()
         os._exit(EXIT_ABANDONED)
 
 

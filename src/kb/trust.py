@@ -14,8 +14,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+
+from kb.values import TYPE_CHECKING, dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_SETTINGS_BYTES = 256 * 1024  # of a settings file
 
@@ -29,19 +32,21 @@ class SettingsFile:
     exposure: str | None = None
 
 
-def read_settings(path: Path) -> SettingsFile | None:
+def read_settings(path: str | os.PathLike[str]) -> SettingsFile | None:
     """Read the settings file at `path`; None if it does not exist.
 
     Raises `OSError` if it is not a regular file, is too large or cannot be read. Never blocks.
     """
     try:
         os.lstat(path)
-        from kb.regular_files import open_file  # most folders have no settings
+        from pathlib import Path  # most folders have no settings
+
+        from kb.regular_files import open_file
 
         with open_file(path, links="follow") as file:
-            if problem := exposure(file.info, os.stat(path.parent)):
-                return SettingsFile(path, exposure=problem)
-            return SettingsFile(path, file.read(MAX_SETTINGS_BYTES))
+            if problem := exposure(file.info, os.stat(Path(path).parent)):
+                return SettingsFile(Path(path), exposure=problem)
+            return SettingsFile(Path(path), file.read(MAX_SETTINGS_BYTES))
     # The latter: the store's path leads through a file.
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest, short_repr
 from kb.types import (
@@ -20,9 +18,12 @@ from kb.types import (
     Response,
     SearchRequest,
 )
+from kb.values import TYPE_CHECKING, Any, asdict, fields
 
 if TYPE_CHECKING:
     from kb.types import (
+        Answer,
+        AnswerSentence,
         Compared,
         Comparison,
         CopyReport,
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
         ImportReport,
         IngestReport,
         Jobs,
+        LibraryMap,
         ModelInfo,
         ModelSpec,
         Passage,
+        Rendering,
         Retrieval,
         Work,
+        WrittenSentence,
     )
 
 _LISTS = ("tags", "tags_any", "type", "kind")
@@ -104,6 +108,33 @@ def _retrieval(value: Retrieval) -> JsonDict:
         shape[f"{mode}_score"] = None if chunk is None else chunk.score
         shape[f"{mode}_rank"] = None if chunk is None else chunk.rank
     return shape
+
+
+def answer(value: Answer, written: Iterable[WrittenSentence] | None = None) -> JsonDict:
+    """An answer as `answer.v1`. `written` are the sentences of a language model, if one is used."""
+    return {
+        "schema_version": "answer.v1",
+        "question": value.question,
+        "answered": value.answered,
+        "sentences": [_answer_sentence(each) for each in value.sentences],
+        "written": None if written is None else [_written_sentence(each) for each in written],
+        "closest": [citation(each) for each in value.closest],
+        "degraded": [asdict(part) for part in value.degraded],
+        "timing_ms": dict(value.timing_ms),
+    }
+
+
+def _written_sentence(value: WrittenSentence) -> JsonDict:
+    citations = [citation(each) for each in value.citations]
+    return {"text": value.text, "citations": citations, "state": value.state}
+
+
+def _answer_sentence(value: AnswerSentence) -> JsonDict:
+    shape = {item.name: getattr(value, item.name) for item in fields(value)}
+    return shape | {
+        "heading_path": list(value.heading_path),
+        "citation": citation(value.citation),
+    }
 
 
 def comparison(value: Comparison) -> JsonDict:
@@ -178,6 +209,28 @@ def passage(value: Passage) -> JsonDict:
         "state": value.state,
         "reason": value.reason,
         "text": value.text,
+    }
+
+
+def rendering(cited: Passage, whole: Passage, value: Rendering) -> JsonDict:
+    """A whole document as `rendering.v1`, with the passage that was cited."""
+    found = whole.document
+    outline = [{"level": level, "id": name, "text": text} for level, name, text in value.outline]
+    return {
+        "schema_version": "rendering.v1",
+        "doc_path": found.doc_path,
+        "title": found.title,
+        "type": found.type,
+        "tags": list(found.tags),
+        "date": found.date,
+        "has_file": whole.citation.file is not None,
+        "citation": citation(cited.citation),
+        "state": cited.state,
+        "reason": cited.reason,
+        "kind": value.kind,
+        "text": whole.text if value.kind == "lines" else "",
+        "nodes": list(value.nodes),
+        "outline": outline,
     }
 
 
@@ -289,6 +342,7 @@ def _model(value: ModelInfo) -> JsonDict:
     del shape["spec"]
     return shape | {
         "marks": None if value.marks is None else [mark._asdict() for mark in value.marks],
+        "missing": list(value.missing),
         "version": spec and spec.version,
         "gives": spec and [part for part in (*PARTS, "score") if part in spec.gives],
         "dimension": (spec and spec.dimension) or None,
@@ -296,6 +350,16 @@ def _model(value: ModelInfo) -> JsonDict:
         "max_tokens": (spec and spec.max_tokens) or None,
         "query_prefix": spec and spec.query_prefix,
         "passage_prefix": spec and spec.passage_prefix,
+    }
+
+
+def library_map(value: LibraryMap) -> JsonDict:
+    points = [asdict(point) for point in value.points]
+    return {
+        "schema_version": "map.v1",
+        "points": points,
+        "topics": list(value.topics),
+        "left_out": value.left_out,
     }
 
 

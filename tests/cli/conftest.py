@@ -23,9 +23,12 @@ from kb.cli.run import run as run_kb
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMAS = (
+    "answer.v1", "facets.v1", "map.v1",
     "backup.v1", "chunk.v1", "chunks.v1", "citation.v1", "compare.v1", "copy.v1", "doctor.v1",
-    "document.v1", "documents.v1", "embed_report.v1", "embedding.v1", "highlights.v1", "jobs.v1",
-    "progress.v1", "reindex_report.v1", "removed.v1", "retry_report.v1", "tags.v1", "error.v1",
+    "document.v1", "documents.v1", "embed_report.v1",
+    "embedding.v1", "highlights.v1", "image.v1", "jobs.v1",
+    "progress.v1", "rendering.v1", "reindex_report.v1",
+    "removed.v1", "retry_report.v1", "tags.v1", "error.v1",
     "eval_report.v1",
     "eval_tuning.v1", "export.v1", "import_report.v1", "ingest_report.v1", "models.v1",
     "passage.v1", "search_hit.v1", "search_request.v1", "search_response.v1", "status.v1",

@@ -11,8 +11,9 @@ from kb.cli.root import cli
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "init", "ingest", "attach", "add", "rm", "search", "similar", "compare", "get", "open", "list",
-    "tag", "status", "gc", "doctor", "embed", "jobs", "reindex", "models", "embed-text", "backup",
+    "init", "ingest", "attach", "add", "rm", "search", "find", "ask", "similar", "compare",
+    "map", "get", "open", "list", "tag", "status", "gc", "doctor",
+    "embed", "jobs", "reindex", "models", "embed-text", "backup",
     "copy",
     "export", "import", "watch", "serve", "mcp", "token", "config", "eval", "completion",
 ]  # fmt: skip

@@ -35,6 +35,7 @@ ELSEWHERE = {
     ("how-to/mcp.md", "text"): "test_clients.py",
     ("how-to/watch.md", "ini"): "test_always_on.py",
     ("how-to/watch.md", "xml"): "test_always_on.py",
+    ("how-to/ask.md", "toml"): "test_pieces.py",
     ("how-to/code.md", "toml"): "test_pieces.py",
     ("how-to/models.md", "toml"): "test_pieces.py",
     ("how-to/papers.md", "toml"): "test_pieces.py",
@@ -62,6 +63,8 @@ NOT_RUN = {
     ("how-to/mcp.md", "pip install 'kb-search[mcp]'"): _FETCHES,
     ("how-to/watch.md", "pip install 'kb-search[watch]'"): _FETCHES,
     ("how-to/models.md", "pip install 'kb-search[multilingual]'"): _FETCHES,
+    ("how-to/models.md", "pip install 'kb-search[gpu]'"): _FETCHES,
+    ("how-to/models.md", "kb models pull BAAI/bge-m3"): "it contacts a hub; test_hub has its own",
     ("how-to/watch.md", "systemctl --user enable --now kb-watch"): _NO_MANAGER,
     (
         "how-to/watch.md",

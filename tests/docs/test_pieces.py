@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
@@ -52,6 +53,28 @@ def test_programs_and_links_as_the_page_sets_them(reader: Reader) -> None:
     assert status == 0, printed
     assert "/a.md:3" in printed
     assert "vscode://file/" in printed
+
+
+def test_a_language_model_as_the_page_sets_it(reader: Reader) -> None:
+    told = block_of("ask.md", "toml", "endpoint_url").text
+    settings = tomllib.loads(told)["ask"]
+    event = {"choices": [{"delta": {"content": "They are four seconds wide. [1]"}}]}
+
+    def respond(asked: ReceivedRequest) -> Answer:
+        assert asked.path == "/v1/chat/completions"
+        assert asked.json["model"] == settings["endpoint_model"]
+        body = f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode()
+        return Answer(200, body, {"Content-Type": "text/event-stream"})
+
+    with serving(respond) as server:
+        own = reader.folder / "settings.toml"
+        own.write_text(told.replace(settings["endpoint_url"], f"{server.url}/v1"), encoding="utf-8")
+        (reader.folder / "a.md").write_text("# Slots\n\nThe slots are four seconds wide.\n")
+        steps = "kb ingest a.md && kb ask how wide are the slots"
+        status, printed = reader.run(steps, **WORDS, KB_CONFIG=str(own))
+    assert status == 0, printed
+    assert "They are four seconds wide. [1]" in printed
+    assert "a.md#L" in printed
 
 
 def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:

@@ -126,8 +126,7 @@ class Misbehaving:
         return [_block(f"read {sys.stdin.read()!r}")]
 
     def show_secrets(self) -> list[Block]:
-        names = ("KB_ENDPOINT_KEY", "KB_SERVE_TOKEN")
-        return [_block(" ".join(f"{name}={os.environ.get(name)}" for name in names))]
+        return [_block(" ".join(name for name, value in os.environ.items() if value == "secret"))]
 
     def surrogate(self) -> list[Block]:
         return [_block("half \ud800 of a character")]

@@ -184,9 +184,12 @@ def test_what_a_parser_prints_is_not_its_answer(capfd: pytest.CaptureFixture[str
 
 def test_a_parser_process_knows_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     parser_pool.close()
-    for name in ("KB_ENDPOINT_KEY", "KB_SERVE_TOKEN"):
+    for name in (
+        "KB_ENDPOINT_KEY", "KB_SERVE_TOKEN", "KB_STORE", "PGPASSWORD", "OPENAI_API_KEY",
+        "AWS_SECRET_ACCESS_KEY", "DATABASE_URL", "LC_TIME",
+    ):  # fmt: skip
         monkeypatch.setenv(name, "secret")
-    assert parsed("show_secrets")[0] == "KB_ENDPOINT_KEY=None KB_SERVE_TOKEN=None"
+    assert parsed("show_secrets")[0] == "LC_TIME"
 
 
 def test_nothing_is_imported_from_the_current_folder(
@@ -407,6 +410,7 @@ def parent(then: str) -> tuple[subprocess.Popen[str], int]:
     ("then", "ended"),
     [
         ("pass", ""),
+        ("from kb.shutdown import Shutdown; Shutdown(0.2).begin(); parsed('sleep')", ""),
         ("import time; time.sleep(600)", "SIGKILL"),
         ("import time; time.sleep(600)", "SIGINT"),
         pytest.param("parsed('spin', parser_pool.Limits(10**9, 1.0, 10))", "SIGKILL",

@@ -287,7 +287,7 @@ def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> Non
     """As `kb reindex` beside `kb serve`: one has embedded all it could, the other embeds the
     rest."""
     model = kb._store.vectors.begin_switch(NEW.spec, "second")
-    kb._encoders.register("second", NEW)
+    kb._embedding.encoders.register("second", NEW)
     job = kb._store.queue.start_job(model.model_id)
     kb._store.queue.lease(job, model.model_id, limit=3)
     report, switched = kb.reindex(NEW, grace_s=0)
@@ -306,7 +306,7 @@ def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None
         assert answers_by(again) == "second"
         half_built(again, Weightless())
     with KnowledgeBase(kb.path, encoder=Weightless()) as again:
-        assert again._encoders.next() is again._encoders.default()
+        assert again._embedding.encoders.next() is again._embedding.encoders.default()
 
 
 def test_a_search_ends_with_the_encoder_it_began_with(
@@ -331,7 +331,7 @@ def test_an_export_knows_whose_vectors_they_are(kb: KnowledgeBase, tmp_path: Pat
     stream = io.BytesIO()
     kb.export(stream, vectors=True)
     with KnowledgeBase(tmp_path / "copy.sqlite", encoder=Weightless()) as copy:
-        copy._encoders.register("second", NEW)
+        copy._embedding.encoders.register("second", NEW)
         copy.import_(io.BytesIO(stream.getvalue()))
         assert copy._store.vectors.models() == kb._store.vectors.models()
         assert answers_by(copy) == "second"

@@ -1,10 +1,11 @@
-"""Renames: a moved file is the same document."""
+"""Renames: a moved file is the same document. Removed files: their tags wait for them."""
 
 from __future__ import annotations
 
 import pytest
 
 from kb import KnowledgeBase
+from kb.ingest.indexer import Indexer
 from kb.types import Renamed
 from tests.ingest.conftest import Library
 from tests.models.weightless import Weightless
@@ -126,3 +127,157 @@ def test_the_title_follows_the_name_where_it_comes_from_it(library: Library) -> 
     library.ingest("")
     fresh = library.documents()["library/second-name.txt"].title
     assert "second" in fresh.lower()
+
+
+# --- chains of renames ----------------------------------------------------------------------------
+
+
+def _tagged(library: Library, *names: str) -> dict[str, int]:
+    """Files with a text and a tag of their own; returns the ids of their documents."""
+    for name in names:
+        library.put(f"{name}.md", f"# {name}\n\nthe text of {name * 3}\n")
+    library.ingest("")
+    ids = {name: library.documents()[f"library/{name}.md"].doc_id for name in names}
+    for name, doc_id in ids.items():
+        library.store.catalog.tag(doc_id, [f"T{name}"], [])
+    return ids
+
+
+def _move(library: Library, before: str, after: str) -> None:
+    (library.folder / f"{before}.md").replace(library.folder / f"{after}.md")
+
+
+def _tags_by_path(library: Library) -> dict[str, tuple[str, ...]]:
+    return {path.removeprefix("library/"): one.tags for path, one in library.documents().items()}
+
+
+def test_a_chain_of_renames(library: Library) -> None:
+    ids = _tagged(library, "a", "b")
+    _move(library, "b", "c")
+    _move(library, "a", "b")
+    report = library.ingest("")
+    assert {(one.before, one.after) for one in report.renamed} == {
+        ("library/a.md", "library/b.md"), ("library/b.md", "library/c.md"),
+    }  # fmt: skip
+    assert (report.added, report.changed, report.removed) == ((), (), ())
+    assert _tags_by_path(library) == {"b.md": ("Ta",), "c.md": ("Tb",)}
+    assert library.documents()["library/b.md"].doc_id == ids["a"]
+    assert library.documents()["library/b.md"].path == "b.md"
+    assert "aaa" in library.text("library/b.md")
+    assert library.ingest("").unchanged == 2
+
+
+def test_two_files_that_swap_their_names(library: Library) -> None:
+    _tagged(library, "a", "b")
+    _move(library, "a", "t")
+    _move(library, "b", "a")
+    _move(library, "t", "b")
+    library.ingest("")
+    assert _tags_by_path(library) == {"a.md": ("Tb",), "b.md": ("Ta",)}
+    assert "bbb" in library.text("library/a.md")
+    assert library.ingest("").unchanged == 2
+
+
+def test_a_rotation_with_a_new_file_at_its_head(library: Library) -> None:
+    _tagged(library, "1", "2", "3")
+    for before, after in (("3", "4"), ("2", "3"), ("1", "2")):
+        _move(library, before, after)
+    library.put("1.md", "# today\n\nanother text\n", hours_ago=1)
+    report = library.ingest("")
+    assert (report.added, report.removed) == (("library/1.md",), ())
+    assert _tags_by_path(library) == {
+        "1.md": (), "2.md": ("T1",), "3.md": ("T2",), "4.md": ("T3",),
+    }  # fmt: skip
+    assert "another" in library.text("library/1.md")
+
+
+def test_a_rename_over_another_file_keeps_the_tags_of_both(library: Library) -> None:
+    _tagged(library, "a", "b")
+    _move(library, "a", "b")
+    assert library.ingest("").removed == ("library/a.md",)
+    assert _tags_by_path(library) == {"b.md": ("Ta", "Tb")}
+    assert "aaa" in library.text("library/b.md")
+
+
+def test_files_that_are_edited_stay_where_they_are(library: Library) -> None:
+    ids = _tagged(library, "a", "b")
+    for name in ids:
+        library.put(f"{name}.md", f"# {name}\n\nTHE TEXT of {name * 3}\n", hours_ago=1)
+    assert len(library.ingest("").changed) == 2
+    assert _tags_by_path(library) == {"a.md": ("Ta",), "b.md": ("Tb",)}
+
+
+def test_an_interrupted_chain_is_completed_by_the_next_run(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _tagged(library, "a", "b")
+    _move(library, "b", "c")
+    _move(library, "a", "b")
+    run = Indexer.ingest
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kb.ingest.indexer._Run._report", stop)
+        patch.setattr("kb.ingest.write_batch._MAX_CHARS", 1)
+        with pytest.raises(KeyboardInterrupt):
+            run(library.indexer, [library.folder])
+    library.ingest("")
+    assert _tags_by_path(library) == {"b.md": ("Ta",), "c.md": ("Tb",)}
+
+
+# --- files that return ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["deleted", "ignored", "emptied", "expired"])
+def test_tags_of_the_user_wait_for_a_file_that_returns(library: Library, how: str) -> None:
+    """As after the checkout of a branch without the file, and of the first one again."""
+    library.put("sub/a.md", TEXT)
+    library.put("b.md", "stays\n")
+    with KnowledgeBase(library.store.path, clock=library.clock) as kb:
+        kb.ingest(library.folder)
+        kb.tag("library/sub/a.md", add=["mine"])
+        kb.get("library/sub/a.md")
+        match how:
+            case "deleted":
+                (library.folder / "sub/a.md").unlink()
+            case "ignored":
+                library.put(".kbignore", "sub/\n")
+            case "emptied":
+                library.put("sub/a.md", b"", hours_ago=1)
+            case "expired":
+                library.put("sub/a.md", f"---\nexpires: 2020-01-01\n---\n{TEXT}", hours_ago=1)
+        kb.ingest(library.folder)
+        kb.gc()
+        assert "library/sub/a.md" not in library.documents()
+        (library.folder / ".kbignore").unlink(missing_ok=True)
+        library.put("sub/a.md", TEXT, hours_ago=0.5)
+        assert kb.ingest(library.folder).added == ("library/sub/a.md",)
+        back = kb.document("library/sub/a.md")
+        assert (back.tags, back.access_count) == (("mine",), 1)
+
+
+@pytest.mark.parametrize("name", ["library/a.md", "library/"])
+def test_kb_rm_forgets_tags(library: Library, name: str) -> None:
+    file = library.put("a.md", TEXT)
+    library.put("b.md", "stays\n")
+    with KnowledgeBase(library.store.path, clock=library.clock) as kb:
+        kb.ingest(library.folder)
+        kb.tag("library/a.md", add=["mine"])
+        if name.endswith("/"):
+            file.unlink()
+            kb.ingest(library.folder)
+        kb.remove(name)
+        library.put("a.md", TEXT)
+        kb.ingest(library.folder)
+        assert kb.document("library/a.md").tags == ()
+
+
+def test_a_dry_run_keeps_nothing_for_later(library: Library) -> None:
+    file = library.put("a.md", TEXT)
+    library.ingest("")
+    library.store.catalog.tag(library.documents()["library/a.md"].doc_id, ["mine"], [])
+    file.unlink()
+    assert library.ingest("", dry_run=True).removed == ("library/a.md",)
+    assert library.documents()["library/a.md"].tags == ("mine",)

@@ -20,6 +20,7 @@ from kb.config import Config, IngestConfig
 from kb.ingest import secret_files
 from kb.ingest.decode import decode
 from kb.ingest.secret_files import included_paths, is_included, secret_reason
+from tests.ingest.parsers import office
 from tests.ingest.parsers.archives import zipped
 from tests.ingest.parsers.pdfs import made, text_page
 
@@ -506,3 +507,49 @@ def test_not_a_secret(name: str) -> None:
 def test_folders_with_names_of_secret_files() -> None:
     assert not secret_files.is_secret_name("credentials", folder=True)
     assert not secret_files.is_secret_name("talk.key", folder=True)
+
+
+def _sheet(name: str, rows: list[list[str]]) -> bytes:
+    if name.endswith(".xlsx"):
+        cells = [
+            "".join(f"<c t='inlineStr'><is><t>{each}</t></is></c>" for each in row) for row in rows
+        ]
+        return office.xlsx({"First": ["<c><v>1</v></c>"], "S": cells})
+    inside = "".join(
+        "<table:table-row>"
+        + "".join(f"<table:table-cell><text:p>{each}</text:p></table:table-cell>" for each in row)
+        + "</table:table-row>"
+        for row in rows
+    )
+    return office.opendocument(f"<table:table table:name='S'>{inside}</table:table>")
+
+
+@pytest.mark.parametrize("name", ["export.xlsx", "export.ods"])
+def test_a_spreadsheet_of_passwords(tmp_path: Path, name: str) -> None:
+    header = ["name", "url", "username", "password"]
+    rows = [["bank", "https://bank.example", "ada", "Xk29fooBar77"]]
+    filler = [[f"row {number} of an ordinary sheet", "x"] for number in range(2000)]
+    for before in ([], filler):
+        folder = tmp_path / f"of-{len(before)}"
+        folder.mkdir()
+        (folder / name).write_bytes(_sheet(name, [*before, header, *rows]))
+        with opened(tmp_path / f"{len(before)}") as kb:
+            report = kb.ingest(folder)
+            assert "holds passwords" in report.skipped[0].reason
+            assert kb.documents() == []
+        with opened(tmp_path / f"{len(before)}", str(folder)) as kb:
+            assert len(kb.ingest(folder).added) == 1
+
+
+@pytest.mark.parametrize("name", ["export.xlsx", "export.ods"])
+def test_a_spreadsheet_about_passwords(tmp_path: Path, name: str) -> None:
+    rows = [["rule", "password"], ["length", "12"], ["name", "of the rule about passwords"]]
+    (tmp_path / name).write_bytes(_sheet(name, rows))
+    with opened(tmp_path) as kb:
+        assert len(kb.ingest(tmp_path / name).added) == 1
+
+
+@pytest.mark.parametrize("name", ["passwords.xlsx", "Logins.ods", "credentials.tsv"])
+def test_spreadsheets_with_names_of_secret_files(name: str) -> None:
+    assert secret_files.is_secret_name(name)
+    assert not secret_files.is_secret_name(f"about-{name}")

@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from kb.errors import InvalidRequest, StoreError, StoreMissing
+from kb import KnowledgeBase
+from kb.errors import ConfigError, InvalidRequest, StoreError, StoreMissing
 from kb.library import store_copy
 from kb.ports import Store
 from kb.store import open_store
@@ -37,6 +38,9 @@ def filled(tmp_path: Path) -> Iterator[Store]:
         texts = [" ".join(chance.choices(words, k=9)) for _ in range(20)]
         fields: dict[str, Any] = {"root_id": root.root_id, "doc_path": f"lib/{number}"}
         put(store, f"{number}", *texts, tags=("t",), **fields if number % 3 else {})
+    gone = put(store, "gone", "one", root_id=root.root_id, doc_path="lib/gone")
+    store.catalog.tag(gone, ["kept", "ä"], [])
+    store.catalog.delete_documents([gone], restorable=True)
     model_id = store.vectors.use_model(SPEC).model_id
     ids = [one for doc in range(1, 13) for one in chunk_ids(store, doc)]
     vectors = {one: [chance.gauss(0, 1) for _ in range(3)] for one in ids}
@@ -68,6 +72,21 @@ def test_there_and_back(filled: Store, postgres: Server, schema: str, tmp_path: 
     assert lines(back) == lines(team) == lines(filled.location)
 
 
+def test_texts_with_a_character_that_postgresql_does_not_have(
+    postgres: Server, schema: str, tmp_path: Path
+) -> None:
+    team, back = postgres.url(schema=schema), str(tmp_path / "back.sqlite")
+    with KnowledgeBase(tmp_path / "nul.sqlite") as kb:
+        kb.add("a\0b buoy \\u0000", title="t\0", tags=["x\0y", "xz"], metadata={"k\0": ["\0"]})
+        kb.add("a \ufffd here")
+        assert store_copy.copy(str(kb.path), team, ignore).documents == 2
+    store_copy.copy(team, back, ignore)
+    with KnowledgeBase(team) as kb:
+        assert kb.doctor().healthy
+        assert kb.document("note:1").tags == ("xz", "x\ufffdy")
+        assert kb.search("buoy").returned == 1
+
+
 def test_a_store_with_documents_is_not_overwritten(
     filled: Store, postgres: Server, schema: str
 ) -> None:
@@ -84,6 +103,18 @@ def test_a_store_with_documents_is_not_overwritten(
 def test_a_store_is_not_copied_to_itself(filled: Store) -> None:
     with pytest.raises(InvalidRequest, match="itself"):
         store_copy.copy(filled.location, filled.location, ignore)
+
+
+@pytest.mark.parametrize("names", [("", "x.sqlite"), ("x.sqlite", "")])
+def test_a_name_that_is_empty_is_not_the_default_store(names: tuple[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="no name"):
+        store_copy.copy(*names, ignore)
+
+
+@pytest.mark.parametrize("url", ["postgresql:/h/db", "postgresql:db", "sqlite:/x.sqlite"])
+def test_a_url_without_slashes_is_not_a_path(filled: Store, url: str) -> None:
+    with pytest.raises(ConfigError, match="//"):
+        store_copy.copy(filled.location, url, ignore)
 
 
 def test_a_missing_source_is_not_created(tmp_path: Path) -> None:
@@ -155,6 +186,7 @@ def test_a_part_of_a_copy_is_not_mixed_with_a_later_state(
     ("damage", "finding"),
     [
         ("DELETE FROM document_tags WHERE doc_id = 3", "differ"),
+        ("DELETE FROM removed_documents", "differ"),
         ("UPDATE chunks SET text = text || '.' WHERE chunk_id = 7", "differ"),
         ("UPDATE state SET chunks = chunks - 1", "passages"),
         ("DELETE FROM blocks", "ranks differently"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.models import torch_files
 
 HIDDEN, HEADS, LAYERS, INNER = 32, 4, 2, 64
 PLACES, PAD = 66, 1  # 64 tokens, and two places that are never used
@@ -48,14 +51,22 @@ CONFIG = {
 }
 
 
-def lay(folder: Path, *, external: bool = True, outputs: tuple[str, ...] = OUTPUTS) -> Path:
-    """Write the export to `folder`, with its weights beside the graph or inside it."""
+def lay(
+    folder: Path,
+    *,
+    external: bool = True,
+    outputs: tuple[str, ...] = OUTPUTS,
+    names: Mapping[str, str] | None = None,
+    graph: str = "model.onnx",
+) -> Path:
+    """Write the export to `folder`, with its weights beside the graph or inside it. `names` are
+    other names for outputs."""
     folder.mkdir(parents=True, exist_ok=True)
-    model = _model(outputs)
+    model = _model(outputs, names or {})
     onnx.checker.check_model(model)
-    path = str(folder / "model.onnx")
+    path = str(folder / graph)
     if external:
-        onnx.save(model, path, save_as_external_data=True, location="model.onnx_data",
+        onnx.save(model, path, save_as_external_data=True, location=f"{graph}_data",
                   size_threshold=1024)  # fmt: skip
     else:
         onnx.save(model, path)
@@ -64,6 +75,14 @@ def lay(folder: Path, *, external: bool = True, outputs: tuple[str, ...] = OUTPU
     told = {"model_max_length": PLACES - 2, "tokenizer_class": "XLMRobertaTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(told), encoding="utf-8")
     return folder
+
+
+def lay_heads(folder: Path) -> None:
+    """Write the heads of the graph as the files that BGE-M3 has beside its network."""
+    weights = _weights()
+    for head in ("sparse", "colbert"):
+        weight, bias = weights[f"to_{head}"].T.copy(), weights[f"{head}_bias"]
+        torch_files.write(folder / f"{head}_linear.pt", {"weight": weight, "bias": bias})
 
 
 def _tokenizer(path: Path) -> None:
@@ -87,7 +106,7 @@ def _tokenizer(path: Path) -> None:
 # --- the graph ------------------------------------------------------------------------------------
 
 
-def _model(outputs: tuple[str, ...]) -> onnx.ModelProto:
+def _model(outputs: tuple[str, ...], names: Mapping[str, str]) -> onnx.ModelProto:
     text = ("batch", "seq")
     shapes: dict[str, tuple[str | int, ...]] = {
         "dense_vecs": ("batch", HIDDEN),
@@ -95,11 +114,12 @@ def _model(outputs: tuple[str, ...]) -> onnx.ModelProto:
         "colbert_vecs": ("batch", "seq_but_one", HIDDEN),
     }
     graph = helper.make_graph(
-        _nodes(),
+        [*_nodes(), *(_op("Identity", name, other) for name, other in names.items())],
         "tiny_m3",
         [helper.make_tensor_value_info(each, TensorProto.INT64, text)
          for each in ("input_ids", "attention_mask")],
-        [helper.make_tensor_value_info(each, TensorProto.FLOAT, shapes.get(each, (*text, HIDDEN)))
+        [helper.make_tensor_value_info(names.get(each, each), TensorProto.FLOAT,
+                                       shapes.get(each, (*text, HIDDEN)))
          for each in outputs],
         [numpy_helper.from_array(array, name) for name, array in _weights().items()],
     )  # fmt: skip

@@ -98,14 +98,6 @@ def test_a_file_that_is_missing(broken: Callable[[], Path], name: str) -> None:
     assert "model.json" in caught.value.hint
 
 
-def test_files_in_a_folder_below(m3: Path, tmp_path: Path) -> None:
-    shutil.copytree(m3, tmp_path / "hub" / "onnx")
-    shutil.copy(m3 / "config.json", tmp_path / "hub")
-    with pytest.raises(ModelMissing) as caught:
-        manifest.read(tmp_path / "hub")
-    assert str(tmp_path / "hub" / "onnx") in caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("said", "why"),
     [

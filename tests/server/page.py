@@ -18,6 +18,12 @@ def search(page: Page, query: str) -> None:
     expect(page.locator("#results")).to_have_attribute("aria-busy", "false")
 
 
+def options(page: Page) -> None:
+    """Open the panel of search options."""
+    if page.locator("#options").get_attribute("open") is None:
+        page.click("#options summary")
+
+
 def hits(page: Page) -> Any:
     return page.locator(".hit")
 

@@ -16,7 +16,7 @@ from tests.browser import CHROMIUM
 from tests.models.weightless import Weightless
 from tests.relevances import set_relevances
 from tests.server.conftest import FILES, PATIENCE_S, Open, Running, Serve
-from tests.server.page import hits, search, serious
+from tests.server.page import hits, options, search, serious
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: make browser")
 
@@ -106,6 +106,7 @@ def test_a_late_answer_to_an_old_query_is_dropped(wordy: Running, open_page: Ope
 def test_mode_and_profile_are_at_hand(knowing: Running, open_page: Open) -> None:
     page = open_page(knowing)
     search(page, "battery of a buoy")
+    options(page)
     page.get_by_role("radio", name="Words").check(force=True)
     expect(page.locator(".sources").first).to_have_text(re.compile("^found byWords$"))
     page.get_by_role("radio", name="Meaning").check(force=True)
@@ -210,6 +211,7 @@ def test_similar(wordy: Running, open_page: Open) -> None:
 def test_explain_draws_what_each_retriever_gave(knowing: Running, open_page: Open) -> None:
     page = open_page(knowing)
     search(page, "retry storm")
+    options(page)
     page.click("#explain")
     expect(page.locator(".search-stages .pipeline")).to_contain_text("lexical")
     first = hits(page).first.locator(".why")
@@ -217,6 +219,7 @@ def test_explain_draws_what_each_retriever_gave(knowing: Running, open_page: Ope
     widths = [each.bounding_box() for each in first.locator(".fill").all()]
     assert all(box is not None and box["width"] > 10 for box in widths)
     expect(first).to_contain_text("no. 1")
+    options(page)
     page.click("#explain")
     expect(page.locator(".why")).to_have_count(0)
 
@@ -224,6 +227,7 @@ def test_explain_draws_what_each_retriever_gave(knowing: Running, open_page: Ope
 def test_compare_links_what_several_found(knowing: Running, open_page: Open) -> None:
     page = open_page(knowing, "#q=retry+storm")
     expect(hits(page).first).to_be_visible()
+    options(page)
     page.click("#compare")
     expect(page.locator(".column")).to_have_count(6)
     card = page.locator(".column").nth(0).locator(".card").first

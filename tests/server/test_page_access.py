@@ -14,7 +14,7 @@ from kb.server.tokens import TokenFile, TokenRegistry
 from kb.types import Identity, Limits
 from tests.browser import CHROMIUM
 from tests.server.conftest import Open, Running, Serve
-from tests.server.page import hits, search, serious
+from tests.server.page import hits, options, search, serious
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: make browser")
 
@@ -180,6 +180,7 @@ def test_a_narrow_screen(knowing: Running, open_page: Open) -> None:
     assert box is not None
     assert (box["x"], box["width"]) == (0, 360)
     page.get_by_role("button", name="Close the document").click()
+    options(page)
     page.click("#compare")
     expect(page.locator(".column")).to_have_count(6)
     assert _fits(page)
@@ -199,6 +200,7 @@ def test_axe_finds_nothing_serious(
     assert serious(page) == []
     search(page, "retry storm")
     expect(page.locator(".hit mark").first).to_be_visible()
+    options(page)
     page.click("#explain")
     expect(page.locator(".why").first).to_be_visible()
     page.locator("#filters").evaluate("(details) => { details.open = true; }")
@@ -207,12 +209,13 @@ def test_axe_finds_nothing_serious(
     expect(page.locator(".line.cited").first).to_be_visible()
     assert serious(page) == []
     page.get_by_role("button", name="Close the document").click()
+    options(page)
     page.click("#compare")
     expect(page.locator(".column")).to_have_count(6)
     page.mouse.move(0, 0)
     assert serious(page) == []
     for key, dialog in (("a", "#add"), ("?", "#help")):
-        page.locator("#compare").focus()
+        page.locator("#results").focus()
         page.keyboard.press(key)
         expect(page.locator(dialog)).to_be_visible()
         assert serious(page) == []

@@ -62,6 +62,22 @@ def test_hits_have_their_files(filled: Running) -> None:
     assert passage["citation"] == cited
 
 
+def test_a_question_is_answered(filled: Running) -> None:
+    answer = filled.client.post("/ask", json={"question": "what is a retry storm"}, headers=HEADERS)
+    validate(answer.json())
+    assert answer.json()["sentences"][0]["doc_path"] == "lib/notes/retry.md"
+    wrongs: list[Any] = [{}, {"question": 1}, {"question": "x", "sentences": 99}, {"a": 1}]
+    for wrong in wrongs:
+        assert filled.client.post("/ask", json=wrong, headers=HEADERS).status_code == 422
+
+
+def test_facets_count_documents(filled: Running) -> None:
+    answer = filled.client.post("/search/facets", json={"query": "retry"}, headers=HEADERS).json()
+    validate(answer)
+    assert answer["documents"] == sum(answer["by_type"].values())
+    assert 0 < answer["documents"] <= answer["passages"]
+
+
 def test_filters(filled: Running) -> None:
     found = filled.search("buoy gateway queue", filters={"type": "code"})
     assert {hit["type"] for hit in found["hits"]} <= {"code"}

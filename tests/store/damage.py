@@ -27,7 +27,8 @@ from tests.models.weightless import Weightless, unexamined
 from tests.store.builders import sqlite_store
 
 TABLES = (
-    "state", "roots", "documents", "document_tags", "chunks", "models", "embeddings",
+    "state", "roots", "documents", "document_tags", "removed_documents", "chunks", "models",
+    "embeddings",
     "vector_changes", "vector_indexes", "text_changes", "sparse_terms", "sparse_segments",
     "sparse_postings", "sparse_chunks", "sparse_gone", "sparse_pending", "jobs", "sqlite_sequence",
 )  # fmt: skip
@@ -73,6 +74,11 @@ def build(path: Path) -> None:
         kb.add("one more radio")
         kb.embed()
         kb.remove("note:6")
+        (folder / "gone.md").write_text("a file that goes\n", encoding="utf-8")
+        kb.ingest(folder)
+        kb.tag("files/gone.md", add=["kept"])
+        (folder / "gone.md").unlink()
+        kb.ingest(folder)
         with sqlite_store(kb)._database.writing() as connection:
             connection.execute(
                 "INSERT INTO jobs (model_id, place, pid, started, lease_until, chunk_ids) "

@@ -87,7 +87,7 @@ schema.migrate(connection, path)
     ("version", "statements"),
     [
         *((schema.VERSION - 1, number) for number in (1, 2)),
-        *((schema.VERSION - 2, number) for number in (5, 8, 10)),
+        *((10, number) for number in (5, 8, 10)),
         (1, 30),
         (2, 40),
         (3, 20),

@@ -240,6 +240,31 @@ def test_a_bad_file_stops_nothing(kb: KnowledgeBase, root: Path) -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names that are any bytes")
+def test_a_name_that_is_not_utf8_stops_nothing(kb: KnowledgeBase, root: Path) -> None:
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / os.fsdecode(b"\xff.md")).write_text("# Odd\n\nits name is bytes\n")
+        heard.until(lambda _: kb.status()["documents"] == 1)
+        (root / os.fsdecode(b"\xfe.md")).write_text("# Another\n\nits name, too\n")
+        heard.until(lambda _: kb.status()["documents"] == 2)
+        (root / "after.md").write_text("# After\n\nstill watched\n")
+        heard.read("lib/after.md")
+    assert kb.status()["documents"] == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names that are any bytes")
+def test_a_folder_whose_name_is_not_utf8_is_scanned(
+    kb: KnowledgeBase, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.watch.watcher.FREQUENT_RESCAN_S", 0.1)
+    (root / os.fsdecode(b"bad\xff")).mkdir()
+    with watched(kb, root) as heard:
+        heard.kind("ready")
+        (root / "after.md").write_text("# After\n\nstill read\n")
+        heard.read("lib/after.md")
+
+
 def begin(store: Path, *paths: Path) -> Process:
     process = Process(store, *paths)
     process.kind("ready")

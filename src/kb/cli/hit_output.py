@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import click
 
 from kb.cli import output
-from kb.cli.options import option
 from kb.errors import KbError
+from kb.values import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kb.cli.invocation import Invocation
@@ -34,38 +30,14 @@ class HitOutput(NamedTuple):
         names = {"--json": json, "--jsonl": self.jsonl, "--paths": self.paths, "-l": self.files}
         chosen = [name for name, given in names.items() if given]
         if len(chosen) > 1 and chosen != ["--json", "--jsonl"]:
-            raise click.UsageError(f"{' and '.join(chosen)} cannot be used together")
-        if self.null and not (self.paths or self.files):
-            raise click.UsageError("--null needs --paths or -l")
+            fault = f"{' and '.join(chosen)} cannot be used together"
+        elif self.null and not (self.paths or self.files):
+            fault = "--null needs --paths or -l"
+        else:
+            return
+        from click import UsageError
 
-
-_OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
-    option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found."),
-    option(
-        "--text", "include_text", is_flag=True, heading="Output",
-        help="Print whole passages instead of snippets; in JSON, add them as `text`.",
-    ),
-    option(
-        "--paths", is_flag=True, heading="Output",
-        help="Print only the file of each hit, as PATH:LINE where it has lines.",
-    ),
-    option(
-        "-l", "--files", is_flag=True, heading="Output",
-        help="Print only the files that have hits, each once.",
-    ),
-    option(
-        "--null", is_flag=True, heading="Output",
-        help="With --paths or -l, end each path with a NUL character, for xargs -0.",
-    ),
-    option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line."),
-)  # fmt: skip
-
-
-def hit_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `HitOutput`, and `--explain` and `--text`."""
-    for add in reversed(_OPTIONS):
-        command = add(command)
-    return command
+        raise UsageError(fault)
 
 
 def write_response(
@@ -169,6 +141,8 @@ def _nothing_found(query: str, *, filtered: bool) -> str:
 
 
 def _note_degraded(response: Response, kb: KnowledgeBase) -> None:
+    if not response.degraded:
+        return
     from kb.degradation import degradation_messages
 
     for text in degradation_messages(response.degraded, can_embed=partial(_can_embed, kb)):

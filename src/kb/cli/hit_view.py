@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from kb import relevance
 from kb.cli.output import Console, display_width, escape, escape_lines
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.headings import SEPARATOR
 from kb.types import Hit, Retrieval
+from kb.values import Any
 
 _INDENT = "    "
 _COMMON = 0.0001  # FTS5 gives a word that most passages contain a score of about 1e-6
@@ -39,7 +39,7 @@ def hit_text(
     """Return a hit: rank, URI and relevance, or its score if that is unknown; title and headings;
     the snippet, or the whole passage if the hit has it. With `explain`, also how it was found;
     `why` is its entry in the explanation of the response."""
-    title, headings = escape(hit.title), _headings(hit)
+    title, headings = escape(hit.title), _headings(hit.title, hit.heading_path)
     snippet = escape_lines(hit.snippet if hit.text is None else hit.text)
     lines = [
         _first_line(hit, console),
@@ -78,10 +78,20 @@ def divider_text(hits: Sequence[Hit], console: Console) -> str:
     return console.style(f"--- {relevance.divider(hits)} ---", dim=True)
 
 
-def _headings(hit: Hit) -> str:
+def _headings(title: str, heading_path: tuple[str, ...]) -> str:
     """Return the headings, without a first one that repeats the title."""
-    below = hit.heading_path[1:] if hit.heading_path[:1] == (hit.title,) else hit.heading_path
+    below = heading_path[1:] if heading_path[:1] == (title,) else heading_path
     return "".join(SEPARATOR + escape(heading) for heading in below)
+
+
+def heading_line(title: str, heading_path: tuple[str, ...]) -> str:
+    """Return the title and the headings below it on one line."""
+    return escape(title) + _headings(title, heading_path)
+
+
+def styled_lines(text: str, console: Console, highlighter: Highlighter) -> list[str]:
+    """Return `text` indented, wrapped to the console, with the query terms highlighted."""
+    return _lines(text, _PLAIN * len(text), highlighter, console)
 
 
 # --- wrapping and styling -------------------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import click
 
 from kb.cli import output
 from kb.logs import logging_is_loaded
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.config import Config
@@ -21,6 +19,7 @@ class Invocation:
 
     def __init__(self) -> None:
         self.store: str | None = None
+        self.store_file = ""  # set by `open`: the text of `KnowledgeBase.path`
         self.json = False
         self.verbose = 0
         self.interrupt_message = "interrupted"  # printed after Ctrl-C
@@ -37,10 +36,11 @@ class Invocation:
         """Return the knowledge base. `overrides` are settings changed by options."""
         from kb.config import load, store_url
         from kb.library.knowledge_base import KnowledgeBase
-        from kb.store import local_path
+        from kb.store import local_file
 
         url = store_url(self.store)
-        config = load(local_path(url), overrides=overrides)
+        self.store_file = local_file(url)
+        config = load(self.store_file, overrides=overrides)
         self._start_logging(config)
         self.warn_ignored_settings(config)
         return KnowledgeBase(url, config=config)
@@ -69,4 +69,8 @@ class Invocation:
             log_handlers.start(config, verbose=self.verbose)
 
 
-pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
+def pass_invocation(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a click command, so that its first argument is the invocation."""
+    import click  # a search needs no click, see `kb.cli.arguments`
+
+    return click.make_pass_decorator(Invocation, ensure=True)(command)

@@ -11,10 +11,10 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 from zlib import crc32  # `hashlib` takes longer to import
 
 from kb.paths import user_folder
+from kb.values import Any
 
 _FOLDER = "hits"
 _MAX_BYTES = 1 << 20

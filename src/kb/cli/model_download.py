@@ -15,7 +15,11 @@ _MEGABYTE = 1_000_000
 
 @click.command("pull", cls=Command)
 @click.argument("source", metavar="NAME|URL|FOLDER", type=utf8_text)
-@option("--revision", metavar="REVISION", help="The revision that replaces {revision} in the URL.")
+@option(
+    "--revision",
+    metavar="REVISION",
+    help="The revision on a hub, or in place of {revision} in the URL.",
+)
 @option("--sha256", metavar="HASH", help="The expected SHA-256 of the model.json.")
 @option("--to", metavar="FOLDER", help="Where to install it.  [default: the user data folder]")
 @common_options()
@@ -29,6 +33,8 @@ def pull_command(
     the source URL that it contains, where {revision} stands for --revision. Give the path or URL
     of the model.json, or the folder that contains it. A folder may also contain an ONNX export
     without a model.json, as model hubs publish them. A name is looked up below $KB_MODELS_MIRROR.
+    ORG/NAME is an ONNX export on huggingface.co, or on the hub in $HF_ENDPOINT: kb selects the
+    graph, its weights, the tokenizer and the heads of BGE-M3, and explains what is missing.
 
     If it is interrupted, the same command continues. A model is installed only when it is complete.
     With KB_OFFLINE=1 or models.offline, only local folders work.
@@ -36,6 +42,7 @@ def pull_command(
     \b
     Examples:
       kb models pull ~/exports/bge-m3
+      kb models pull BAAI/bge-m3
       kb models pull https://models.example.org/m3/model.json --sha256 9f2c...
       kb models pull https://hub.example.org/me/m3/resolve/{revision}/ --revision 4e1a...
     """
@@ -58,13 +65,17 @@ def pull_command(
             ),
         )
     name = installed.spec.name if to is None else str(installed.folder)
+    from kb import models
+
     if invocation.json:
-        from kb import models, wire
+        from kb import wire
 
         output.write_json(wire.models([models.info(config, name)]))
     else:
         spec, folder = installed.spec, output.escape(str(installed.folder))
         output.write(f"installed {output.escape(f'{spec.name} {spec.version}')} in {folder}")
+        for missing in models.info(config, name).missing:
+            output.note(f"without {output.escape(missing)}")
         shown_name = output.escape(name)
         judge = f"set models.judge to {shown_name}"
         reindex = f"kb reindex --model {shown_name}"

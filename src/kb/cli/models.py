@@ -132,6 +132,8 @@ def _write_verdict(info: ModelInfo) -> None:
         output.write(f"{console.style('unfit ', fg='red')}  {place}{_exam_results(info)}")
     elif info.problem is None:
         output.write(f"{console.style('ok    ', fg='green')}  {place}{_exam_results(info)}")
+        for missing in info.missing:
+            output.write(f"        without {output.escape(missing)}")
     else:
         problem = output.escape(info.problem)
         output.write(f"{console.style('broken', fg='red')}  {place}: {problem}")
@@ -291,6 +293,8 @@ def _facts(info: ModelInfo) -> list[str]:
         "input": f"{spec.max_tokens} tokens" if spec.max_tokens else None,
         "query": repr(spec.query_prefix) if spec.query_prefix else None,
         "passage": repr(spec.passage_prefix) if spec.passage_prefix else None,
+        "missing": "; ".join(info.missing),
+        "runs on": info.device,
         "license": info.licence,
         "summary": info.summary,
         "in use": "yes" if info.in_use else "no",

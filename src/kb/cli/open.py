@@ -67,7 +67,7 @@ def open_command(invocation: Invocation, *, target: str) -> int:
 
             output.write_json(wire.citation(passage.citation))
             return 0
-        return _open(passage, kb.config.open)
+        return open_passage(passage, kb.config.open)
 
 
 def _citation(target: str, kb: KnowledgeBase, invocation: Invocation) -> str:
@@ -86,7 +86,8 @@ def _citation(target: str, kb: KnowledgeBase, invocation: Invocation) -> str:
     return uris[int(target) - 1]
 
 
-def _open(passage: Passage, config: OpenConfig) -> int:
+def open_passage(passage: Passage, config: OpenConfig) -> int:
+    """Open a passage in its program, and return the exit status."""
     citation = passage.citation
     # A reason means that the file could not be read, or must not be.
     file = citation.file if passage.reason is None else None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
+from kb.cli.arguments import pop_filters
+from kb.cli.arguments import split_commas as split_commas
+from kb.cli.arguments import text_or_stdin as text_or_stdin
+from kb.cli.arguments import utf8_text as utf8_text
 from kb.cli.invocation import Invocation
 from kb.errors import KbError, check_choice
-from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+from kb.types import KINDS, SCOPES, TRUSTS, TYPES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,12 +65,6 @@ class Choice(click.Choice):  # type: ignore[type-arg]  # generic only in newer v
         self.choices = tuple(self._current())
         check_choice(name, value, self.choices)
         return super().convert(value, param, ctx)
-
-
-def utf8_text(value: str) -> str:
-    """The type of options and arguments that hold text. Bytes that are not valid UTF-8 become
-    escapes, as in the store's paths, so that `kb get` accepts such a name from the shell."""
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def option(*names: str, heading: str = "Options", **settings: Any) -> Callable[[F], F]:
@@ -153,8 +150,6 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     ),
     option("--before", metavar="DATE", heading="Filters", help="Only documents dated before DATE."),
 )  # fmt: skip
-_LISTS = ("tags", "tags_any", "type", "kind")
-_SINGLES = ("scope", "lang", "path_glob", "trust_min", "after", "before")
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,22 +157,13 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_filters(*args: Any, **options: Any) -> Any:
-        values: dict[str, Any] = {name: split_commas(options.pop(name)) for name in _LISTS}
-        values |= {name: options.pop(name) for name in _SINGLES}
-        return command(*args, filters=Filters(**values), **options)
+        filters = pop_filters(options)
+        return command(*args, filters=filters, **options)
 
     decorated: Callable[..., Any] = with_filters
     for add in reversed(_FILTERS):
         decorated = add(decorated)
     return decorated
-
-
-def split_commas(values: Iterable[str]) -> tuple[str, ...]:
-    """Split the values of a repeated option at commas: `a,b` and `c` become `a`, `b`, `c`."""
-    parts = [part.strip() for value in values for part in value.split(",")]
-    if parts and not any(parts):  # given but empty, which differs from omitted
-        return ("",)
-    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -198,12 +184,3 @@ def _complete_path(context: click.Context, _param: click.Parameter, prefix: str)
             return [path for path in paths if path.startswith(prefix)]
     except KbError:
         return []
-
-
-def text_or_stdin(words: tuple[str, ...]) -> str:
-    """Join the words into one text, or read stdin if they are a single `-`."""
-    if words != ("-",):
-        return " ".join(words)
-    if sys.stdin is None:  # as after `<&-`
-        return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")

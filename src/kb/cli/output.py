@@ -11,12 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import IO, Any, NamedTuple
-
-import click
 
 from kb.text.controls import escape as escape
 from kb.text.controls import escape_lines as escape_lines
+from kb.values import IO, Any, NamedTuple
 
 _MIN_WIDTH = 40  # columns; narrower terminals wrap lines themselves
 _MAX_WIDTH = 120  # longer lines are hard to read
@@ -112,6 +110,8 @@ def _write_line(text: str, stream: IO[str] | None) -> None:
     if stream is None:  # closed, as after `>&-`
         return
     if has_color(stream):
+        import click
+
         click.echo(text, file=stream, color=True)  # supports Windows consoles
     else:  # written directly: click would strip escape sequences from a document's own text
         stream.write(text + "\n")
@@ -147,7 +147,11 @@ class Console(NamedTuple):
 
     def style(self, text: str, **styles: Any) -> str:
         """Return `text` with click's `styles`; unchanged if the stream has no color."""
-        return click.style(text, **styles) if self.color else text
+        if not self.color:
+            return text
+        import click
+
+        return click.style(text, **styles)
 
     def link(self, text: str, address: str | None) -> str:
         """Return `text` as a hyperlink (OSC 8); unchanged without an address, or if the stream does

@@ -17,8 +17,11 @@ _COMMANDS = {
     "add": "notes",
     "rm": "documents",
     "search": "search",
+    "find": "find",
+    "ask": "ask",
     "similar": "search",
     "compare": "compare",
+    "map": "map",
     "get": "show",
     "open": "open",
     "list": "documents",
@@ -92,6 +95,7 @@ def cli(context: click.Context) -> None:
     Examples:
       kb ingest ~/notes               read a folder, or update it
       kb search retry storm           find passages
+      kb ask why did the batch fail   quote the sentences that answer
       kb get notes/retry.md#L12-L34   print one
       kb open 1                       open the first one in your editor
     """

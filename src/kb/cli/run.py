@@ -8,12 +8,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-import click
-
 from kb.cli import INTERRUPTED, is_interrupt, output
+from kb.cli.arguments import parse_search
 from kb.cli.invocation import Invocation
-from kb.cli.root import cli
 from kb.errors import KbError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import click
 
 USAGE = 2
 _WORDS = ("query", "text")  # arguments that take free text
@@ -28,12 +30,10 @@ def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
         output.configure_streams()
     try:
         return _status(args, invocation)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         return _interrupted(invocation)
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
-    except click.ClickException as error:
-        return _fail("usage", _message(error), _hint(error, args), args, USAGE)
     except OSError as error:
         if error.filename is not None:
             message = f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -46,7 +46,19 @@ def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
             )
         return _cannot_write(error) if _is_about_stdout(error) else _bug(error, invocation, args)
     except Exception as error:  # noqa: BLE001  # the last resort: no traceback without -v
-        return _interrupted(invocation) if is_interrupt(error) else _bug(error, invocation, args)
+        return _other_error(error, invocation, args)
+
+
+def _other_error(error: Exception, invocation: Invocation, args: Sequence[str]) -> int:
+    """Report an error of click, an interrupt, or a bug."""
+    if "click" in sys.modules:  # a search needs no click, see `kb.cli.arguments`
+        import click
+
+        if isinstance(error, click.Abort):
+            return _interrupted(invocation)
+        if isinstance(error, click.ClickException):
+            return _fail("usage", _message(error), _hint(error, args), args, USAGE)
+    return _interrupted(invocation) if is_interrupt(error) else _bug(error, invocation, args)
 
 
 def _interrupted(invocation: Invocation) -> int:
@@ -56,7 +68,19 @@ def _interrupted(invocation: Invocation) -> int:
 
 
 def _status(args: Sequence[str], invocation: Invocation) -> int:
-    """Invoke the command. Avoids `cli.main`, which handles broken pipes itself."""
+    """Run the usual search, or else any command by click. Avoids `cli.main`, which handles broken
+    pipes itself."""
+    if COMPLETE not in os.environ:
+        parameters = parse_search(args, invocation)
+        if parameters is not None:
+            from kb.cli.search_run import run_search
+
+            run_search(invocation, **parameters)
+            return 0
+    import click
+
+    from kb.cli.root import cli
+
     if COMPLETE in os.environ:
         cli.main(prog_name="kb")  # prints the completions and exits
     try:
@@ -91,6 +115,8 @@ def _wants_json(args: Sequence[str]) -> bool:
 
 def _message(error: click.ClickException) -> str:
     """Return click's message in kb's style, with only the closest of the suggested options."""
+    import click
+
     if not (isinstance(error, click.NoSuchOption) and error.possibilities):
         message = error.format_message()
     else:
@@ -102,6 +128,8 @@ def _message(error: click.ClickException) -> str:
 
 
 def _hint(error: click.ClickException, args: Sequence[str]) -> str:
+    import click
+
     context = error.ctx if isinstance(error, click.UsageError) else None
     see = f"see: {context.command_path if context else 'kb'} --help"
     if context is None or not isinstance(error, click.NoSuchOption | click.BadOptionUsage):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kb.cli import output
-from kb.cli.hit_output import HitOutput, hit_output_options, is_json, write_response
+from kb.cli.hit_output import HitOutput
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import (
     Choice,
@@ -19,24 +17,47 @@ from kb.cli.options import (
     document_argument,
     filter_options,
     option,
-    text_or_stdin,
     utf8_text,
 )
 from kb.cli.query_command import QueryCommand
+from kb.cli.search_run import run_search, show
 from kb.search.retrievers import registry
-from kb.types import MATCHES, RERANKERS, Filters, SearchRequest
-
-if TYPE_CHECKING:
-    from kb.library.knowledge_base import KnowledgeBase
-    from kb.types import Response
-
-_NO_THRESHOLD = -1e6  # lower than any score
+from kb.types import MATCHES, RERANKERS, Filters
 
 
 def _mode_help() -> str:
     retrievers = [f"{spec.mode} ({spec.label})" for spec in registry.specs()]
     choices = f"{', '.join(retrievers[:-1])} or {retrievers[-1]}"
     return f"Use one retriever: {choices}; or hybrid, all retrievers of the profile."
+
+
+_OUTPUT: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
+    option("--explain", is_flag=True, heading="Output", help="Also show how the hits were found."),
+    option(
+        "--text", "include_text", is_flag=True, heading="Output",
+        help="Print whole passages instead of snippets; in JSON, add them as `text`.",
+    ),
+    option(
+        "--paths", is_flag=True, heading="Output",
+        help="Print only the file of each hit, as PATH:LINE where it has lines.",
+    ),
+    option(
+        "-l", "--files", is_flag=True, heading="Output",
+        help="Print only the files that have hits, each once.",
+    ),
+    option(
+        "--null", is_flag=True, heading="Output",
+        help="With --paths or -l, end each path with a NUL character, for xargs -0.",
+    ),
+    option("--jsonl", is_flag=True, heading="Output", help="Print JSON, one hit per line."),
+)  # fmt: skip
+
+
+def hit_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `HitOutput`, and `--explain` and `--text`."""
+    for add in reversed(_OUTPUT):
+        command = add(command)
+    return command
 
 
 @click.command("search", cls=QueryCommand)
@@ -107,29 +128,7 @@ def _mode_help() -> str:
 @hit_output_options
 @common_options()
 @pass_invocation
-def search_command(
-    invocation: Invocation,
-    /,
-    *,
-    query: tuple[str, ...],
-    mode: str | None,
-    fts_only: bool,
-    vec_only: bool,
-    settings: tuple[str, ...],
-    rerank: bool,
-    reranker: str | None,
-    no_rerank: bool,
-    group: bool,
-    show_all: bool,
-    filters: Filters,
-    threshold: float | None,
-    min_relevance: float | None,
-    jsonl: bool,
-    paths: bool,
-    files: bool,
-    null: bool,
-    **options: Any,
-) -> None:
+def search_command(invocation: Invocation, /, **options: Any) -> None:
     """Find passages. QUERY is any text; - reads it from stdin.
 
     A query in single quotes is passed to FTS5 as an expression. To read a hit, pass its citation to
@@ -148,27 +147,7 @@ def search_command(
       kb search -l --null retry | xargs -0 wc -l
       kb search -- grep --json
     """
-    form = HitOutput(jsonl, paths, files, null)
-    form.check(json=invocation.json)
-    changed: dict[str, Any] = dict(_parse_setting(text) for text in settings)
-    with invocation.open() as kb:
-        request = SearchRequest(
-            text_or_stdin(query),
-            mode=_mode(mode, fts_only=fts_only, vec_only=vec_only),
-            rerank=_reranker(reranker, on=rerank, off=no_rerank),
-            filters=filters,
-            settings=changed | {"group": True} if group else changed,
-            min_relevance=min_relevance,
-            collapse=False if show_all else None,
-            **options,
-        )
-
-        def search(threshold: float | None) -> Response:
-            return kb.execute(replace(request, threshold=threshold))
-
-        response = _run(search, threshold, invocation, kb, form, filtered=bool(filters))
-        if min_relevance and not (response.hits or is_json(invocation, form)):
-            _note_min_relevance(kb.execute(replace(request, min_relevance=0.0)), min_relevance)
+    run_search(invocation, **options)
 
 
 @click.command("similar", cls=Command)
@@ -214,65 +193,4 @@ def similar_command(
     form.check(json=invocation.json)
     with invocation.open() as kb:
         search = partial(kb.similar, name, filters=filters, **options)
-        _run(search, threshold, invocation, kb, form, filtered=bool(filters))
-
-
-def _mode(mode: str | None, *, fts_only: bool, vec_only: bool) -> str | None:
-    modes = {"--fts-only": "lexical"} if fts_only else {}
-    modes |= {"--vec-only": "vector"} if vec_only else {}
-    modes |= {f"--mode {mode}": mode} if mode is not None else {}
-    if len(set(modes.values())) > 1:
-        raise click.UsageError(f"{' and '.join(modes)} cannot be used together")
-    return next(iter(modes.values()), None)
-
-
-def _reranker(name: str | None, *, on: bool, off: bool) -> str | bool | None:
-    off_by = "--no-rerank" if off else "--reranker none" if name == "none" else None
-    on_by = "--rerank" if on else f"--reranker {name}" if name not in (None, "none") else None
-    if off_by is not None and on_by is not None:
-        raise click.UsageError(f"{on_by} and {off_by} cannot be used together")
-    return False if off_by is not None else name or on or None
-
-
-def _run(
-    search: Callable[..., Response],
-    threshold: float | None,
-    invocation: Invocation,
-    kb: KnowledgeBase,
-    form: HitOutput,
-    *,
-    filtered: bool,
-) -> Response:
-    response = search(threshold=threshold)
-    if not is_json(invocation, form):
-        from kb.cli import last_hits
-
-        last_hits.save(kb.path, invocation.terminal, [hit.citation.uri for hit in response.hits])
-    write_response(response, kb, invocation, form, filtered=filtered)
-    if threshold is not None and not (response.hits or is_json(invocation, form)):
-        _note_threshold(search(threshold=_NO_THRESHOLD), threshold)
-    return response
-
-
-def _note_threshold(response: Response, threshold: float) -> None:
-    """Print the best score: the scale of scores depends on the profile."""
-    if response.hits:
-        best = max(hit.score for hit in response.hits)
-        hits = output.count(response.returned, "hit")
-        output.note(f"--threshold {threshold:g} dropped {hits}; the best score is {best:.4g}")
-
-
-def _note_min_relevance(response: Response, least: float) -> None:
-    """Print the best relevance, so that the caller can choose another limit."""
-    known = [hit.relevance for hit in response.hits if hit.relevance is not None]
-    if known:
-        hits = output.count(len(known), "hit")
-        best = f"the best relevance is {max(known):.2g}"
-        output.note(f"--min-relevance {least:g} dropped {hits}; {best}")
-
-
-def _parse_setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    return key.strip(), value.strip()
+        show(search, threshold, invocation, kb, form, filtered=bool(filters))

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from kb.config import Config, load, trust_store
 from kb.errors import InvalidRequest, KbError, ModelMissing, NotFound, StoreMissing, short_repr
 from kb.store import open_store
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kb.embedding.embedder import Embedder, OnEmbedded
@@ -182,7 +182,7 @@ class Embedding:
     def __init__(self, store: Store, config: Config, encoders: Encoders) -> None:
         self._store = store
         self._config = config
-        self._encoders = encoders
+        self.encoders = encoders
         self._workers: WeakSet[Worker] = WeakSet()
         self._replaced: tuple[int, float] | None = None  # the model, and when it was first seen
 
@@ -207,7 +207,7 @@ class Embedding:
         are computed too."""
         self._store.vectors.models()  # raises if the store is missing: its path may be mistyped
         while True:
-            encoder = self._encoders.current()
+            encoder = self.encoders.current()
             if encoder is None:
                 raise ModelMissing("the encoder is switched off", "set models.encoder")
             report = self._embedder(encoder, patient=patient).run(
@@ -240,9 +240,9 @@ class Embedding:
 
         _check(name, grace_s)
         self._store.vectors.models()  # raises if the store is missing
-        encoder = self._encoders.by_name(name) if isinstance(name, str) else name
+        encoder = self.encoders.by_name(name) if isinstance(name, str) else name
         source = models.absolute_name(name) if isinstance(name, str) else encoder.spec.name
-        self._encoders.register(source, encoder)
+        self.encoders.register(source, encoder)
         if needs_trust(self._store.path, self._config, source):
             # If it cannot be recorded, the next process reports that, and what to do.
             with suppress(OSError):
@@ -283,7 +283,7 @@ class Embedding:
             # Overlapping searches prevent automatic checkpoints.
             self._store.maintenance.checkpoint()
             self._store.fulltext.build_index()
-        encoder = self._encoders.current()
+        encoder = self.encoders.current()
         if encoder is None:
             return None
         from kb.types import EmbedReport
@@ -291,7 +291,7 @@ class Embedding:
         report = EmbedReport(encoder.spec.name, encoder.spec.version)
         if retry or self._is_due("search", encoder):
             report = self.run(retry=retry, patient=True, stop=stop, on_progress=on_progress)
-        next_encoder = self._encoders.next()
+        next_encoder = self.encoders.next()
         if next_encoder is not None and not stop():
             with suppress(NotFound):  # a switch to another model has replaced it
                 self._build_next(next_encoder, stop, on_progress)
@@ -362,7 +362,7 @@ class Embedding:
         role = model.role
         encoder = None
         with suppress(KbError):  # without the encoder, its parts are unknown
-            encoder = self._encoders.next() if role == "next" else self._encoders.current()
+            encoder = self.encoders.next() if role == "next" else self.encoders.current()
         want = self._wanted(encoder) if encoder is not None else frozenset()
         return Work(model, lacking(model, want), len(running), per_second)
 
@@ -391,7 +391,7 @@ class Embedding:
             encoder,
             want=self._wanted(encoder),
             patient=patient,
-            source=self._encoders.source("search"),
+            source=self.encoders.source("search"),
             exam=self._config.models.exam,
         )
 

@@ -6,7 +6,8 @@ import math
 from array import array
 from collections.abc import Sequence
 from operator import mul
-from typing import TYPE_CHECKING
+
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kb.types import Vector

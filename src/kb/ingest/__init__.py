@@ -33,6 +33,7 @@ Reading files:
 
 Parser processes:
 
+    page_image        a page of a PDF as an image, in a process of its own
     small_files       which files are parsed without such a process
     parser_pool       the processes, and the parsing of one file in them
     parser_pipeline   many short files in one of the processes

@@ -15,7 +15,7 @@ from kb.ingest.decode import Unsupported, normalize_text
 from kb.ingest.file_entry import FileEntry
 from kb.ingest.parsed_document import ChunkedDocument
 from kb.ingest.parsers.text import TextParser, first_words
-from kb.ingest.secret_files import extracted_reason, token_warning
+from kb.ingest.secret_files import extracted_reason, sheet_reason, token_warning
 from kb.ports import Parser, Source
 from kb.text.language import detect_language, sample_language
 from kb.text.normalize import nfc
@@ -73,8 +73,8 @@ def build_document(
     """Build the document of a file, still without a root.
 
     `content_hash` is the digest of its bytes, `version` the `chunker_version` of its parser. Raises
-    `Unsupported` if the file has no text, or if its extracted text is a private key and
-    `secret_allowed` is False.
+    `Unsupported` if the file has no text. Unless `secret_allowed`, it also raises it for extracted
+    text that is a private key, and, when `chunks` is iterated, for a spreadsheet of passwords.
     """
     name = os.path.basename(entry.path)
     chunks = iter(document.chunks)
@@ -110,8 +110,18 @@ def build_document(
     all_warnings = [*document.warnings, *warnings, *title_warnings]
     every: Iterable[ChunkDraft] = chain(first, chunks)
     if not secret_allowed:
+        if document.type == "xlsx" or name.lower().endswith((".ods", ".ots")):
+            every = _refuse_passwords(every)
         every = _warn_of_tokens(every, all_warnings)
     return PreparedDocument(draft, every, all_warnings)
+
+
+def _refuse_passwords(chunks: Iterable[ChunkDraft]) -> Iterator[ChunkDraft]:
+    """Yield the chunks of a spreadsheet. Raises `Unsupported` at a column of passwords."""
+    for each in chunks:
+        if reason := sheet_reason(each.text):
+            raise Unsupported(reason)
+        yield each
 
 
 def _warn_of_tokens(chunks: Iterable[ChunkDraft], warnings: list[str]) -> Iterator[ChunkDraft]:

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 
 # Folders of version control, dependencies and caches, kb's own store and unfinished uploads. They
 # are never read.
@@ -59,6 +60,7 @@ def _disk_bytes(name: str) -> bytes:
 _SOURCES = frozenset({".rst", ".md", ".adoc", ".org"})
 
 
+@lru_cache(maxsize=1024)  # a file is asked for it ten times
 def suffix_of(name: str) -> str:
     """The suffix in lower case: `.md` for `Notes.MD`, none for `README` and `.profile`.
 

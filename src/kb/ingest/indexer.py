@@ -133,6 +133,7 @@ class _File:
     entry: FileEntry
     state: FileState | None
     doc_path: str
+    displaces: int | None = None  # the document that has its path, and moves away
     is_read: bool = False
     touched: bool = False
     looks_same: bool = False
@@ -180,7 +181,7 @@ class _Run:
         if _is_worth_pipeline(scans):
             limits = Limits.from_config(self.config.ingest)
             self.pipeline = ParserPipeline(max_chars, limits, self._on_wait)
-        self.renames = RenameIndex.build(scans)
+        self.renames = RenameIndex.build(scans, self._digest)
         self.files = ((scan, entry) for scan in scans for entry in scan.walk.files)
         try:
             while (file := self._next_file()) is not None:
@@ -194,6 +195,8 @@ class _Run:
             if self.pipeline is not None:
                 self.pipeline.close()
             self.batch.write()  # finished files are kept, whatever ends the run
+        if not self.dry_run:
+            self._keep_tags()
         # Last, since a file that is gone here may have appeared in another root.
         for scan in scans:
             self._remove(scan)
@@ -256,7 +259,23 @@ class _Run:
         if (following := next(self.files, None)) is None:
             return None
         scan, entry = following
-        return _File(scan, entry, scan.states.get(entry.path), scan.doc_path(entry.path))
+        state = scan.states.get(entry.path)
+        doc_path = scan.doc_path(entry.path)
+        if state is not None and state.doc_id in self.renames.leaving:
+            return _File(scan, entry, None, doc_path, displaces=state.doc_id)
+        return _File(scan, entry, state, doc_path)
+
+    def _digest(self, scan: RootScan, entry: FileEntry) -> str | None:
+        """The digest of a file's content; None if the file cannot be read."""
+        ingest = self.config.ingest
+        try:
+            _, _, data = read_and_detect(
+                scan.target.path, entry, self.parsers, ingest.max_file_bytes,
+                follow_links=ingest.follow_links, include_secrets=self.included,
+            )  # fmt: skip
+        except (OSError, Unsupported, ReadRefused):
+            return None
+        return document_builder.content_digest(data)
 
     def _read_ahead(self) -> None:
         """Start parsing the next files while this one is written: several short ones, or a long
@@ -365,7 +384,7 @@ class _Run:
                 expired = document.draft.attributes.expires_at
                 self.report.skipped.append(FileNote(file.doc_path, f"expired {expired}"))
                 return
-            match = self.renames.pop_match(document.draft) if state is None else None
+            match = self.renames.pop_match(file.scan, document.draft) if state is None else None
             self._write(file, document, parsing, renamed_from=match)
 
     def _is_included(self, file: _File) -> bool:
@@ -426,10 +445,12 @@ class _Run:
         moved_from = renamed_from.doc_id if renamed_from is not None else None
         on_written = partial(self._report, file, draft.doc_path, document, renamed_from)
         if parsing.is_short:
-            self.batch.add(DocumentWrite(draft, list(chunks), moved_from), on_written)
+            write = DocumentWrite(draft, list(chunks), moved_from, file.displaces)
+            self.batch.add(write, on_written)
             return
         self.batch.write()
-        on_written(self.store.catalog.write_document(draft, chunks, moved_from=moved_from))
+        write = DocumentWrite(draft, chunks, moved_from, file.displaces)
+        on_written(self.store.catalog.write_documents([write])[0])
 
     def _report(
         self,
@@ -453,6 +474,15 @@ class _Run:
         else:
             (self.report.added if file.state is None else self.report.changed).append(doc_path)
 
+    def _keep_tags(self) -> None:
+        """Give a document whose file was replaced by that of another one the user's tags of the
+        other, which is removed."""
+        catalog = self.store.catalog
+        for doc_id, other in self.renames.replaced:
+            sources = catalog.tag_sources(other.doc_id)
+            if tags := [tag for tag, source in sources.items() if source == "user"]:
+                catalog.tag(doc_id, tags, [])
+
     def _remove(self, scan: RootScan) -> None:
         removed, unmounted = scan.removed_files()
         self.report.missing_roots += unmounted
@@ -469,7 +499,9 @@ class _Run:
             return
         self.progress.start("remove", 0, len(removed))
         if not self.dry_run:
-            self.store.catalog.delete_documents([state.doc_id for state in removed])
+            self.store.catalog.delete_documents(
+                [state.doc_id for state in removed], restorable=True
+            )
         self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
 
 

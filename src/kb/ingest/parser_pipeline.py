@@ -32,11 +32,12 @@ class ParserPipeline:
         self._on_wait = on_wait
         self._process: ParserProcess | None = None
         self._sent: deque[PipelinedParsing] = deque()  # their results have not arrived
+        self._sent_bytes = 0
 
     def start(self, parser: str, source: Source) -> PipelinedParsing:
         """Send a file of at most `MAX_FILE_BYTES` to the process; see `parser_pool.start`."""
         room = _PIPE_BYTES - len(source.data) - _REQUEST_BYTES
-        while sum(each.size for each in self._sent) > room:
+        while self._sent_bytes > room:
             self._sent[0].prefetch()
         limits = self._limits.for_file(len(source.data))
         request = request_for(parser, source, self._max_chars, limits, "chunks and language")
@@ -50,6 +51,7 @@ class ParserPipeline:
         self._process.send(parsing.request, parsing.source.data, self._on_wait)
         parsing.attach(self._process)
         self._sent.append(parsing)
+        self._sent_bytes += parsing.size
 
     def turn_of(self, parsing: PipelinedParsing) -> None:
         """Receive the results before that of `parsing`, or send it again if its process ended."""
@@ -66,15 +68,20 @@ class ParserPipeline:
             return
         usable = usable and parsing is self._sent[0]
         self._sent.remove(parsing)
+        self._sent_bytes -= parsing.size
         if not usable:
             for each in self._sent:
                 each.detach()
-            self._sent.clear()
+            self._clear()
             self._release(usable=False)
 
     def close(self) -> None:
         self._release(usable=not self._sent)
+        self._clear()
+
+    def _clear(self) -> None:
         self._sent.clear()
+        self._sent_bytes = 0
 
     def _release(self, *, usable: bool) -> None:
         process, self._process = self._process, None

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO
 
-from kb import deadline
+from kb import deadline, shutdown
 from kb.errors import ParserUnavailable
 from kb.ingest import parser_wire as wire
 from kb.ingest.decode import Unavailable, Unreadable, Unsupported
@@ -388,5 +388,6 @@ class _Pool:
 
 _POOL = _Pool()
 atexit.register(_POOL.close)
+shutdown.before_exit.append(_POOL.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_POOL.forget)

@@ -19,7 +19,14 @@ _WAIT_S = 0.25  # between two calls of `on_wait`
 _START_S = 60.0
 _END_S = 5.0
 _READ_BYTES = 256 * 1024
-_SECRET_VARIABLES = ("KB_ENDPOINT_KEY", "KB_SERVE_TOKEN")
+# The environment of the process: what programs need to start, and nothing that may be a secret.
+_VARIABLES = frozenset({
+    "PATH", "HOME", "USERPROFILE", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "SYSTEMROOT", "WINDIR",
+    "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+    "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
+})  # fmt: skip
+_PREFIXES = ("LC_", "PYTHON", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "COVERAGE_")
 # The process gets the module path of this one, whatever has been added to it. -P keeps Python from
 # searching the current folder, which may be untrusted, before that.
 _PROGRAM = (
@@ -41,9 +48,7 @@ class ParserProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env={
-                    key: value for key, value in os.environ.items() if key not in _SECRET_VARIABLES
-                },
+                env=_environment(),
                 # Detached from the terminal: this process handles Ctrl-C and ends it.
                 start_new_session=sys.platform != "win32",
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
@@ -147,6 +152,14 @@ class ParserProcess:
         with suppress(OSError):
             self._in.close()
         self._out.close()
+
+
+def _environment() -> dict[str, str]:
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key.upper() in _VARIABLES or key.startswith(_PREFIXES)
+    }
 
 
 def describe_exit(status: int) -> str:

@@ -46,6 +46,8 @@ _SECRET_NAMES = frozenset(
         "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
     }
 )  # fmt: skip
+_PASSWORD_STEMS = ("credentials", "logins", "password", "passwords")
+_SHEETS = (".csv", ".ods", ".tsv", ".xlsx")
 _SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")
 _SECRET_JSON = ("client_secret", "gcp-key", "gcp_key", "service-account", "service_account")
 _SECRET_ENDS = (
@@ -175,6 +177,11 @@ def extracted_reason(text: str) -> str | None:
     return None
 
 
+def sheet_reason(text: str) -> str | None:
+    """Return the reason why a spreadsheet with these rows must not be read, or None if it may."""
+    return f"holds passwords ({HOW_TO_INCLUDE})" if _has_password_rows(text) else None
+
+
 def token_warning(text: str) -> str | None:
     """Return a warning about a text that is read although it has the token of a service in it: a
     note or a program is more than its token. None if there is none."""
@@ -194,6 +201,7 @@ def is_secret_name(name: str, *, folder: bool = False) -> bool:
         or lower.endswith(_SECRET_ENDS)
         or lower.startswith(_SECRET_STARTS)
         or (lower.endswith(".json") and lower.startswith(_SECRET_JSON))
+        or (lower.endswith(_SHEETS) and lower.rpartition(".")[0] in _PASSWORD_STEMS)
     )
 
 
@@ -328,6 +336,20 @@ def _is_password_table(lines: list[bytes]) -> bool:
     return _has_passwords(columns, rows, _PASSWORD_COLUMN, _ACCOUNT_COLUMN, _ANYTHING) or (
         _has_passwords(columns, rows, _SHORT_PASSWORD_COLUMN, _USER_COLUMN, _MIXED)
     )
+
+
+def _has_password_rows(text: str) -> bool:
+    """Whether rows of a spreadsheet, whose cells `|` separates, have a column of passwords beside
+    one of accounts."""
+    lines = text.encode("utf-8", "ignore").split(b"\n")
+    for number, line in enumerate(lines):
+        columns = _cells(line.lower(), b"|")
+        if not any(map(_PASSWORD_COLUMN.fullmatch, columns)):
+            continue
+        rows = [_cells(each, b"|") for each in lines[number + 1 : number + 1 + _LINES]]
+        if _has_passwords(columns, rows, _PASSWORD_COLUMN, _ACCOUNT_COLUMN, _ANYTHING):
+            return True
+    return False
 
 
 def _has_passwords(

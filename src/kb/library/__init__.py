@@ -1,11 +1,14 @@
 """The library: `KnowledgeBase`, the API that every interface calls.
 
     knowledge_base      `KnowledgeBase`: ingest, search, embed, read and maintain a store
+    conversation        answers that a language model writes, with checked citations
     ingestion           runs an ingest, for paths and for uploads
     retriever_searches  searches with a fixed set of retrievers
     lookup              finds documents and passages by their names
     notes               checks the attributes of a note before it is stored
     passages            opens citations, and compares the text with what was indexed
+    rendering           the text of a document as elements for the web page
+    library_map         the library as a map of documents
     status              describes a store: contents, vectors, pending work
     archive             exports, imports, and attaching imported folders
     store_copy          copies a store into another one, and verifies the copy

@@ -7,26 +7,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
 
 from kb import config as settings_module
 from kb.config import Config, store_url
 from kb.deadline import Deadline
-from kb.embedding.service import Embedding, Encoders
 from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
-from kb.store import local_path, open_store
+from kb.library import retriever_searches
+from kb.store import local_file, open_store
 from kb.text.normalize import nfc
 from kb.types import Document, Filters, Hit, Response, SearchRequest
+from kb.values import IO, TYPE_CHECKING, Any, replace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.embedding.embedder import OnEmbedded
+    from kb.embedding.service import Embedding
     from kb.embedding.worker import Worker, WorkerState
     from kb.ingest.progress import Progress
     from kb.ports import Encoder, Judge, Store
     from kb.search.searcher import Searcher
-    from kb.types import Chunk, Comparison, Jobs, Passage, Root
+    from kb.types import Answer, Chunk, Comparison, Jobs, LibraryMap, Passage, Root
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
@@ -60,7 +61,7 @@ class KnowledgeBase:
     ) -> None:
         url = store_url(path) if store is None else ""
         self.config = config or settings_module.load_logged(
-            local_path(url) if store is None else store.path
+            local_file(url) if store is None else store.path
         )
         self._clock = clock
         self._store = store or open_store(
@@ -71,10 +72,10 @@ class KnowledgeBase:
             vector_backend=self.config.store.vector_backend,
             token_format=self.config.models.tokens,
         )
-        self._encoders = Encoders(self._store, self.config, encoder)
-        self._embedding = Embedding(self._store, self.config, self._encoders)
+        self._encoder = encoder
         self._judge = judge
         self._lock = threading.Lock()
+        self._loaded_embedding: Embedding | None = None
         self._loaded_searcher: Searcher | None = None
 
     @property
@@ -98,10 +99,22 @@ class KnowledgeBase:
 
     def close(self) -> None:
         """Stop workers, and close the store."""
-        self._embedding.close()
+        if self._loaded_embedding is not None:
+            self._loaded_embedding.close()
         if self._loaded_searcher is not None:
             self._loaded_searcher.close()
         self._store.close()
+
+    @property
+    def _embedding(self) -> Embedding:
+        """What computes vectors and chooses encoders, which a search by words does not load."""
+        with self._lock:
+            if self._loaded_embedding is None:
+                from kb.embedding.service import Embedding, Encoders
+
+                encoders = Encoders(self._store, self.config, self._encoder)
+                self._loaded_embedding = Embedding(self._store, self.config, encoders)
+            return self._loaded_embedding
 
     @property
     def _searcher(self) -> Searcher:
@@ -117,7 +130,7 @@ class KnowledgeBase:
 
     def encoder(self) -> Encoder | None:
         """The encoder of the active model; None if encoders are switched off."""
-        return self._encoders.current()
+        return self._embedding.encoders.current()
 
     def judge(self) -> Judge | None:
         """The cross-encoder for reranking; None if it is switched off."""
@@ -170,9 +183,8 @@ class KnowledgeBase:
         *,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Set the folder of the root `name`, which was imported or has moved, and ingest it. The
-        default for `folder` is the path that the root already has. Documents whose files are
-        missing keep their text."""
+        """Set the folder of the root `name`, which was imported or has moved (by default, the path
+        it has), and ingest it. Documents whose files are missing keep their text."""
         from kb.library import archive
 
         name, ingest = check_text("a folder's name", name), self.config.ingest
@@ -196,8 +208,8 @@ class KnowledgeBase:
     ) -> Document:
         """Store a note. `ttl` is its lifetime: `7d`, `12h`, `never`.
 
-        `on_warning` is called for each part of the note's front matter that is ignored, and for a
-        secret token in its text; without it, the warnings are logged.
+        `on_warning` is called for ignored front matter and for a secret token in the text; without
+        it, the warnings are logged.
         """
         from kb.ingest.indexer import Indexer
         from kb.library import notes
@@ -222,12 +234,11 @@ class KnowledgeBase:
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
         """Embed the passages that have no vectors yet: all of them, at most `limit`, or only those
-        of `document`. With `fill`, also compute the parts that existing vectors lack.
+        of `document`. With `fill`, also compute the parts that existing vectors lack. `retry`
+        includes passages that failed for good. `anew` first drops all vectors, of any model.
 
         The run can be stopped at any time: vectors already written are kept, and the next call
-        continues. Several runs may work at once, in any process. `retry` includes passages that
-        failed for good. `anew` first drops all vectors, of any model; until they are computed
-        again, searches use words only.
+        continues. Several runs may work at once, in any process.
         """
         if limit is not None:
             check_integer("limit", limit)
@@ -272,9 +283,8 @@ class KnowledgeBase:
         on. The old vectors are dropped `grace_s` seconds later, when no search uses them any more,
         unless `keep_old` is set.
 
-        Returns the report, and whether searches use the new model now; if they do not,
-        `report.held` has the reason. After a stop, the next call or a worker continues. Naming the
-        active model abandons a switch to another one.
+        Returns the report, and whether searches use the new model now; otherwise `report.held` has
+        the reason. Naming the active model abandons a switch to another one.
         """
         return self._embedding.reindex(
             model, keep_old=keep_old, force=force, grace_s=grace_s, stop=stop,
@@ -286,8 +296,7 @@ class KnowledgeBase:
         return 0 if self.encoder() is None else self._searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
-        """Remove documents by path, or all documents of a root or folder (`notes/`), and return
-        their paths. Files on disk are not touched."""
+        """Remove documents by path, or all of a folder (`notes/`); keeps files. Returns paths."""
         from kb.library.lookup import find_documents
 
         removed: dict[int, str] = {}
@@ -299,8 +308,7 @@ class KnowledgeBase:
         return list(removed.values())
 
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
-        """Add and remove tags of a document, and return the document. Tags in a file's front
-        matter cannot be removed here."""
+        """Add and remove tags of a document, except those in its front matter, and return it."""
         from kb.library.notes import change_tags
 
         change_tags(self._store, self.document(name), add, remove)
@@ -310,12 +318,11 @@ class KnowledgeBase:
         """Remove expired documents, and return their paths. `dry_run` removes nothing."""
         expired = self._store.catalog.expired(self._now())
         if not dry_run and expired:
-            self._store.catalog.delete_documents(document.doc_id for document in expired)
+            self._store.catalog.delete_documents([one.doc_id for one in expired], restorable=True)
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:
-        """Release the disk space of removed documents, and return the number of bytes.
-        Others can read meanwhile, but not write."""
+        """Release the disk space of removed documents; return the bytes. Others cannot write."""
         return self._store.maintenance.compact()
 
     # --- searching --------------------------------------------------------------------------------
@@ -367,8 +374,6 @@ class KnowledgeBase:
 
     def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
         """Search with the lexical retriever alone [004]. A malformed expression finds nothing."""
-        from kb.library import retriever_searches
-
         return retriever_searches.lexical(self, query, limit, options)
 
     def search_vector(
@@ -379,17 +384,11 @@ class KnowledgeBase:
         limit: int = 20,
         **options: Any,
     ) -> tuple[Hit, ...]:
-        """Search with the dense retriever alone, by a query or by its embedding [004]. Without
-        usable vectors, nothing is found."""
-        from kb.library import retriever_searches
-
+        """Search with the dense retriever alone, by a query or by its embedding [004]."""
         return retriever_searches.dense(self, query, embedding, limit, options)
 
     def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
-        """Search with the sparse retriever alone: by terms with weights from a model. Without
-        usable vectors, nothing is found."""
-        from kb.library import retriever_searches
-
+        """Search with the sparse retriever alone: by weighted terms. Needs usable vectors."""
         return retriever_searches.sparse(self, query, limit, options)
 
     def search_hybrid(
@@ -404,8 +403,6 @@ class KnowledgeBase:
         """Search by words and vectors, fused by rank, with weights for the kind of a document and
         for how often it was opened [004]. `embedding` is the query's embedding, if the caller has
         it. `k` is the constant of reciprocal rank fusion, unless `settings` contain it."""
-        from kb.library import retriever_searches
-
         return retriever_searches.hybrid(self, query, embedding, limit, k, options)
 
     def similar(
@@ -419,9 +416,8 @@ class KnowledgeBase:
         explain: bool = False,
         include_text: bool = False,
     ) -> Response:
-        """Find passages similar to a passage or a document. `name` is a chunk id, a citation or a
-        document's path; the passages it names are left out. `group` returns one hit per document,
-        which is the default if `name` is a document."""
+        """Find passages similar to a passage or a document: a chunk id, a citation or a path.
+        `group` returns one hit per document, which is the default if `name` is a document."""
         from kb.library.lookup import find_passages
         from kb.search.similar import similar
 
@@ -437,15 +433,25 @@ class KnowledgeBase:
         self, query: str, *, top: int | None = None, filters: Filters | None = None
     ) -> Comparison:
         """Run one query with six methods [002]: lexical, dense and sparse alone, the first two
-        fused, all three fused, and all three reranked. The result has the hits and the time of each
-        method, and how many hits they share."""
+        fused, all three fused, and all three reranked; with their times and shared hits."""
         from kb.search.compare import compare
 
         return compare(self._searcher, self._store, query, top=top, filters=filters)
 
+    def ask(
+        self, question: str, *, sentences: int = 3, top: int | None = None,
+        profile: str | None = None, filters: Filters | None = None,
+    ) -> Answer:  # fmt: skip
+        """Answer a question with at most `sentences` sentences of the store, each with its
+        citation. The answer has none if nothing here answers the question. `top` is the number of
+        passages to take them from."""
+        from kb.search.answers import ask
+
+        request = SearchRequest(question, top=top, profile=profile, filters=filters)
+        return ask(self._searcher, self._store, request, sentences, self.config.open.links)
+
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
-        """Where the terms of `query` occur in `text`: ranges of characters, in order and without
-        overlaps."""
+        """Where the terms of `query` occur in `text`: ordered ranges of characters."""
         return self.highlights_in(query, [text])[0]
 
     def highlights_in(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
@@ -468,8 +474,7 @@ class KnowledgeBase:
     # --- reading ----------------------------------------------------------------------------------
 
     def get(self, uri: str, *, count: bool = True) -> Passage:
-        """Open a citation or a document. Adds one to the document's access count unless `count` is
-        False."""
+        """Open a citation or a document. With `count`, counts as an access of the document."""
         from kb.library.passages import open_passage
 
         with self._searcher.deadline():
@@ -480,6 +485,12 @@ class KnowledgeBase:
             if count:
                 self._store.catalog.record_access(passage.document.doc_id)
         return passage
+
+    def original(self, name: str, beside: str = "") -> bytes:
+        """The bytes of a document's file, or of the file at the relative path `beside`."""
+        from kb.library.passages import original
+
+        return original(self._store, self.document(name), beside, self.config.ingest)
 
     def document(self, name: str) -> Document:
         """The document with this path in the store or on disk, or with this name, `note:<id>`."""
@@ -506,8 +517,7 @@ class KnowledgeBase:
     def documents_page(
         self, filters: Filters | None = None, *, limit: int, offset: int = 0
     ) -> tuple[list[Document], int | None]:
-        """One page of `documents`, and the offset of the next page (None on the last one). A page
-        has at most `limit` documents, or fewer if their metadata is long."""
+        """One page of at most `limit` documents, and the offset of the next one, or None."""
         from kb.metadata import PAGE_BYTES
 
         return self._store.catalog.documents_page(
@@ -528,6 +538,12 @@ class KnowledgeBase:
 
         return find_chunk(self._store, chunk_id)
 
+    def map(self, filters: Filters | None = None) -> LibraryMap:
+        """The documents as points on a map, near to similar ones. Needs vectors."""
+        from kb.library.library_map import make_map
+
+        return make_map(self._store, self.documents(filters))
+
     def roots(self) -> list[Root]:
         """The ingested folders."""
         return self._store.catalog.roots()
@@ -545,8 +561,7 @@ class KnowledgeBase:
     # --- maintenance ------------------------------------------------------------------------------
 
     def doctor(self, *, fix: bool = False) -> Diagnosis:
-        """Check the store. `fix` rebuilds derived data and replaces unreadable values; readable
-        values are never changed."""
+        """Check the store. `fix` rebuilds derived data and replaces unreadable values only."""
         from kb.library.doctor import examine
 
         return examine(self._store, self._now(), self.encoder, self.config.ingest, fix=fix)
@@ -554,8 +569,7 @@ class KnowledgeBase:
     def backup(
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
     ) -> Path:
-        """Copy the store to one file and verify the copy. Other processes may write meanwhile.
-        Returns the path of the file."""
+        """Copy the store to one file, verify the copy and return its path. Others may write."""
         target = check_path("a backup", path)
         show = on_progress or _ignore_progress
         self._store.maintenance.backup(target, overwrite=overwrite, on_progress=show)
@@ -569,9 +583,8 @@ class KnowledgeBase:
         vectors: bool = False,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        """Write the store as JSON Lines to a binary stream or a file, which is compressed if its
-        name ends in `.gz`. `vectors` includes the vectors, which can be computed again. Returns the
-        header, `export.v1`."""
+        """Write the store as JSON Lines to a stream or a file, compressed if its name ends in
+        `.gz`. `vectors` includes the vectors. Returns the header, `export.v1`."""
         from kb.library import archive
 
         return archive.export(self._store, target, overwrite=overwrite, vectors=vectors,
@@ -585,8 +598,7 @@ class KnowledgeBase:
         on_progress: OnProgress | None = None,
     ) -> ImportReport:
         """Import what `export` has written, all of it or, after an error, nothing. An empty store
-        becomes a copy, with the same ids. `merge` adds new and newer documents to a store that has
-        documents."""
+        becomes a copy, with the same ids; `merge` adds new and newer documents to any other."""
         from kb.library import archive
 
         show = on_progress or _ignore_progress

@@ -27,8 +27,7 @@ class LimitedKnowledgeBase(KnowledgeBase):
         store = LimitedStore(base._store, limits)
         super().__init__(config=base.config, clock=base._clock, store=store)
         self._base = base
-        self._encoders = base._encoders
-        self._embedding = Embedding(store, base.config, base._encoders)
+        self._loaded_embedding = Embedding(store, base.config, base._embedding.encoders)
 
     def encoder(self) -> Encoder | None:
         return self._base.encoder()

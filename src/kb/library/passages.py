@@ -71,6 +71,26 @@ def file_data(location: FileLocation, ingest: IngestConfig) -> bytes:
         return file.read(ingest.max_file_bytes)
 
 
+def original(store: Store, document: Document, beside: str, ingest: IngestConfig) -> bytes:
+    """The bytes of a document's file, or of the file at the relative path `beside`, which is inside
+    the same root. Raises `NotFound` if there is none that may be read."""
+    location = store.catalog.file_location(document.doc_id)
+    if location is None:
+        raise NotFound(f"{document.doc_path} has no file", "read it with: kb get")
+    if beside:
+        folder = os.path.dirname(location.inside)
+        inside = os.path.normpath(os.path.join(folder, beside.replace("/", os.sep)))
+        if os.path.isabs(inside) or inside.split(os.sep, 1)[0] in ("..", "") or "\0" in inside:
+            raise NotFound("the file is outside of its folder", "move it into the folder")
+        location = location._replace(inside=inside)
+    try:
+        return file_data(location, ingest)
+    except OSError as error:
+        raise NotFound(
+            f"the file was not read: {error.strerror or error}", "check the file, and ingest it"
+        ) from error
+
+
 # --- the current text -----------------------------------------------------------------------------
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from kb.types import SearchRequest
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase

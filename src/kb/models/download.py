@@ -41,20 +41,20 @@ class Downloads:
     tries: int = TRIES
     timeout_s: float = TIMEOUT_S
 
-    def text(self, url: str) -> bytes:
+    def text(self, url: str, limit_bytes: int = _MAX_TEXT_BYTES) -> bytes:
         """Download a small file, such as a manifest."""
         bodies: list[bytes] = []
 
         def attempt() -> bool:
             with _open(url, 0, _limit(self.timeout_s)) as response:
-                body = response.read(_MAX_TEXT_BYTES + 1)
-                if response.length and len(body) <= _MAX_TEXT_BYTES:
+                body = response.read(limit_bytes + 1)
+                if response.length and len(body) <= limit_bytes:
                     raise ConnectionError("the connection was interrupted")
                 bodies.append(body)
             return True
 
         self._retry(attempt, lambda: 0, url)
-        if len(bodies[0]) > _MAX_TEXT_BYTES:
+        if len(bodies[0]) > limit_bytes:
             raise ModelBroken(f"{url} is too large for a manifest", "use the URL of the model.json")
         return bodies[0]
 

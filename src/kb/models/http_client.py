@@ -119,7 +119,7 @@ class EmbeddingClient:
                 return _read(response, _BLOCK_BYTES + count * _MAX_VECTOR_BYTES)
         except HTTPError as error:
             with error:
-                raise self._to_error(error.code, _read_start(error), error.headers) from None
+                raise self._to_error(error.code, read_start(error), error.headers) from None
         except (OSError, HTTPException) as error:
             late = isinstance(getattr(error, "reason", error), TimeoutError)
             raise _TransientError(network.describe_failure(error), late=late) from error
@@ -132,9 +132,7 @@ class EmbeddingClient:
             vectors = dict(zip(places, (row["embedding"] for row in rows), strict=True))
             return [vectors[at] for at in range(len(rows))]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            start = self._without_key(
-                _error_message(body[:_BLOCK_BYTES].decode("utf-8", "replace"))
-            )
+            start = self._without_key(error_message(body[:_BLOCK_BYTES].decode("utf-8", "replace")))
             raise ModelBroken(
                 f"the endpoint {self._host} returned something other than embeddings: {start!r}",
                 "models.endpoint_url is the address without /embeddings, such as https://host/v1",
@@ -142,7 +140,7 @@ class EmbeddingClient:
 
     def _to_error(self, status: int, body: str, headers: Any) -> Exception:
         """The exception for a response with an error status."""
-        message = self._without_key(_error_message(body))
+        message = self._without_key(error_message(body))
         reason = f"HTTP {status}{f': {message}' if message else ''}"
         if status in network.TRANSIENT:
             return _TransientError(reason, headers.get("Retry-After"))
@@ -165,14 +163,14 @@ def _read(response: HTTPResponse, max_bytes: int) -> bytes:
     return b"".join(blocks)
 
 
-def _read_start(error: Any) -> str:
+def read_start(error: Any) -> str:
     try:
         return str(error.read(_BLOCK_BYTES).decode("utf-8", "replace"))
     except (OSError, HTTPException):
         return ""
 
 
-def _error_message(body: str) -> str:
+def error_message(body: str) -> str:
     """The message of an error response in OpenAI's format, or the start of any other body."""
     try:
         data = json.loads(body)

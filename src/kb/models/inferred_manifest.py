@@ -1,10 +1,12 @@
 """Infers the manifest of a model folder without one, such as an export on a hub.
 
-    model.onnx (and its external weights), tokenizer.json, config.json
+    model.onnx (and its external weights), tokenizer.json, config.json,
+    sparse_linear.pt and colbert_linear.pt if the graph lacks the heads of BGE-M3
 
-The names of the graph's outputs show which vectors it computes, as in exports of BGE-M3 and similar
-models; `config.json` has the maximum number of tokens. The version is a hash of the files, so that
-vectors of different exports are never mixed. A `model.json` takes precedence.
+The graph may have another name, or be in a folder `onnx`, with the other files beside it or above
+it. The names of its outputs show which vectors it computes (`export_layouts`); `config.json` has
+the maximum number of tokens. The version is a hash of the files, so that vectors of different
+exports are never mixed. A `model.json` takes precedence.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from kb.errors import ModelBroken, ModelError, ModelMissing, to_unicode
-from kb.models import onnx_file
+from kb.models import export_layouts, onnx_file
 from kb.models.checksums import cached_sha256
+from kb.models.linear_head import HEAD_FILES
 from kb.models.manifest import GRAPH, NAME, TOKENIZER, Manifest, ModelFile
 from kb.models.onnx_file import GraphFile
 from kb.regular_files import read_file
@@ -24,73 +27,99 @@ from kb.types import ModelSpec
 
 CONFIG = "config.json"
 _CONFIG_BYTES = 16 << 20
-# The names of outputs in exports; the first one present is used.
-_NAMES = {
-    "dense": ("dense_vecs", "dense_embeddings", "sentence_embedding", "dense"),
-    "sparse": ("sparse_vecs", "sparse_weights", "sparse"),
-    "tokens": ("colbert_vecs", "colbert_embeddings", "colbert"),
-}
-_RANKS = {"dense": (2,), "sparse": (2, 3), "tokens": (3,)}
+_SUBFOLDER = "onnx"
+_POOLING_FOLDER = "1_Pooling"
 _VERSION_CHARS = 12
 _HINT = f"write a {NAME} that describes the files: see docs/how-to/models.md"
 
 
 def looks_like_export(folder: Path) -> bool:
     """Whether the folder has a graph or a `config.json`."""
-    return any((folder / name).is_file() for name in (GRAPH, CONFIG))
+    return (folder / CONFIG).is_file() or _graph_file(folder) is not None
 
 
 def infer(folder: Path) -> Manifest:
     """Infer the manifest from the files. Raises `ModelMissing` or `ModelBroken`."""
-    for name in (GRAPH, TOKENIZER, CONFIG):
-        if not (folder / name).is_file():
+    path = _graph_file(folder)
+    if path is None:
+        raise _missing(folder, GRAPH)
+    tokenizer, config = (_locate(folder, name) for name in (TOKENIZER, CONFIG))
+    for name, place in ((TOKENIZER, tokenizer), (CONFIG, config)):
+        if place is None:
             raise _missing(folder, name)
+    assert tokenizer is not None
+    assert config is not None
     try:
-        graph = onnx_file.read(folder / GRAPH)
+        graph = onnx_file.read(path)
     except (OSError, ValueError) as error:
-        raise ModelBroken(f"{folder / GRAPH} cannot be read: {error}", _HINT) from error
-    files = _files(folder, graph)
-    outputs = _outputs(folder, graph)
-    spec = _spec(folder, graph, outputs, _version(files))
-    return Manifest(folder, spec, outputs, files, licence="", summary="")
+        raise ModelBroken(f"{path} cannot be read: {error}", _HINT) from error
+    heads = {part: place for part, name in HEAD_FILES.items()
+             if (place := _locate(folder, name)) is not None}  # fmt: skip
+    outputs = export_layouts.recognize(
+        path, graph, frozenset(heads), pools_first_token=pools_first_token(folder)
+    )
+    used = [heads[part] for part in outputs.heads]
+    files = tuple(
+        _file(folder, place) for place in (path, *_external(path, graph), tokenizer, *used)
+    )
+    return Manifest(
+        folder,
+        _spec(folder, config, graph, outputs.names, _version(files)),
+        outputs.names,
+        files,
+        licence="",
+        summary="",
+        graph=path.name,
+        heads={part: HEAD_FILES[part] for part in outputs.heads},
+        first_token=outputs.first_token,
+    )
 
 
 def _missing(folder: Path, name: str) -> ModelMissing:
-    nested = folder / "onnx" / name
-    hint = f"it is in {nested.parent}: copy all files there, and use that folder" \
-        if nested.is_file() else _HINT  # fmt: skip
+    hint = _HINT
+    if name == TOKENIZER and _locate(folder, "bge_m3_tokenizer.onnx") is not None:
+        hint = f"kb reads no tokenizer in ONNX: put the {name} of the original model beside it"
     return ModelMissing(f"the model in {folder} has neither a {NAME} nor a {name}", hint)
 
 
-# --- outputs --------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 
 
-def _outputs(folder: Path, graph: GraphFile) -> dict[str, str]:
-    outputs = {
-        part: name
-        for part, names in _NAMES.items()
-        if (name := next((one for one in names if one in graph.outputs), None)) is not None
-    }
-    if "dense" not in outputs:
-        names = ", ".join(graph.outputs) or "none"
-        raise ModelBroken(
-            f"{folder / GRAPH} has no dense output: its outputs are {names}, "
-            f"and none of them is {', '.join(_NAMES['dense'])}",
-            _HINT,
-        )
-    for part, name in outputs.items():
-        shape = graph.outputs[name]
-        if shape and len(shape) not in _RANKS[part]:
-            raise ModelBroken(
-                f"{folder / GRAPH}: {name} has {len(shape)} axes, too few or too many for {part}",
-                _HINT,
-            )
-    return outputs
+def _folders(folder: Path) -> list[Path]:
+    """The folders of an export: graphs are often in a folder `onnx`, with other files above it."""
+    above = [folder.parent] if folder.name == _SUBFOLDER else []
+    return [folder, folder / _SUBFOLDER, *above]
 
 
-def _spec(folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: str) -> ModelSpec:
-    config = _config(folder)
-    widths = {part: _width(folder, graph, name, config) for part, name in outputs.items()
+def _locate(folder: Path, name: str) -> Path | None:
+    places = (place / name for place in _folders(folder))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _graph_file(folder: Path) -> Path | None:
+    """The first known graph in the folder or its folder `onnx`."""
+    places = (
+        place / name
+        for place in (folder, folder / _SUBFOLDER)
+        for name in export_layouts.GRAPH_FILES
+    )
+    return next((place for place in places if place.is_file()), None)
+
+
+def pools_first_token(folder: Path) -> bool:
+    """Whether the configuration of sentence-transformers takes the vector of the first token."""
+    path = _locate(folder, f"{_POOLING_FOLDER}/{CONFIG}")
+    return path is not None and _config(path).get("pooling_mode_cls_token") is True
+
+
+# --- the specification ----------------------------------------------------------------------------
+
+
+def _spec(
+    folder: Path, path: Path, graph: GraphFile, outputs: Mapping[str, str], version: str
+) -> ModelSpec:
+    config = _config(path)
+    widths = {part: _width(path, graph, name, config) for part, name in outputs.items()
               if part != "sparse"}  # fmt: skip
     return ModelSpec(
         name=to_unicode(folder.parent.name if folder.name == "onnx" else folder.name),
@@ -98,35 +127,34 @@ def _spec(folder: Path, graph: GraphFile, outputs: Mapping[str, str], version: s
         dimension=widths["dense"],
         gives=frozenset(outputs),
         token_dimension=widths.get("tokens"),
-        max_tokens=_max_tokens(folder, config),
+        max_tokens=_max_tokens(path, config),
     )
 
 
-def _width(folder: Path, graph: GraphFile, name: str, config: Mapping[str, Any]) -> int:
+def _width(path: Path, graph: GraphFile, name: str, config: Mapping[str, Any]) -> int:
     """The width that the graph declares, or else the width of its layers."""
     shape = graph.outputs[name]
     if shape and shape[-1]:
         return shape[-1]
-    return _number(folder, config, "hidden_size")
+    return _number(path, config, "hidden_size")
 
 
-def _max_tokens(folder: Path, config: Mapping[str, Any]) -> int:
+def _max_tokens(path: Path, config: Mapping[str, Any]) -> int:
     """The maximum number of tokens. The positions of RoBERTa models start after the id of the
     padding token."""
-    positions = _number(folder, config, "max_position_embeddings")
+    positions = _number(path, config, "max_position_embeddings")
     if "roberta" in str(config.get("model_type", "")):
         pad = config.get("pad_token_id")
         positions -= (pad if isinstance(pad, int) else 1) + 1
     if positions <= 0:
-        raise ModelBroken(f"{folder / CONFIG}: max_position_embeddings is too small", _HINT)
+        raise ModelBroken(f"{path}: max_position_embeddings is too small", _HINT)
     return positions
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _config(folder: Path) -> Mapping[str, Any]:
-    path = folder / CONFIG
+def _config(path: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(read_file(path, _CONFIG_BYTES, links="follow"))
     except (OSError, ValueError, RecursionError) as error:
@@ -136,25 +164,27 @@ def _config(folder: Path) -> Mapping[str, Any]:
     return data
 
 
-def _number(folder: Path, config: Mapping[str, Any], key: str) -> int:
+def _number(path: Path, config: Mapping[str, Any], key: str) -> int:
     number = config.get(key)
     if not isinstance(number, int) or isinstance(number, bool) or number <= 0:
-        raise ModelBroken(f"{folder / CONFIG} has no valid {key}: it is {number!r}", _HINT)
+        raise ModelBroken(f"{path} has no valid {key}: it is {number!r}", _HINT)
     return number
 
 
-def _files(folder: Path, graph: GraphFile) -> tuple[ModelFile, ...]:
+def _external(path: Path, graph: GraphFile) -> list[Path]:
+    """The files with the weights of the graph, which must be beside it."""
     for name in graph.external:
         if Path(name).name != name or "\\" in name or name == "..":
-            raise ModelBroken(f"{folder / GRAPH} has weights outside its folder: {name!r}", _HINT)
-        if not (folder / name).is_file():
-            raise ModelMissing(f"the weights of {folder / GRAPH} are missing: {name}", _HINT)
-    return tuple(_file(folder / name) for name in (GRAPH, *graph.external, TOKENIZER))
+            raise ModelBroken(f"{path} has weights outside its folder: {name!r}", _HINT)
+        if not (path.parent / name).is_file():
+            raise ModelMissing(f"the weights of {path} are missing: {name}", _HINT)
+    return [path.parent / name for name in graph.external]
 
 
-def _file(path: Path) -> ModelFile:
+def _file(folder: Path, path: Path) -> ModelFile:
+    place = "" if path.parent == folder else ".." if path.parent == folder.parent else _SUBFOLDER
     try:
-        return ModelFile(path.name, path.stat().st_size, cached_sha256(path))
+        return ModelFile(path.name, path.stat().st_size, cached_sha256(path), folder=place)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}", "check the file") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +32,31 @@ _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # reserved on
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OUTPUTS = ("dense", "sparse", "query_sparse", "tokens")
 SCORE = "score"  # the only output of a judge
+HEADS = ("sparse", "tokens")  # the parts that a separate head may compute
+FIRST_TOKEN = "first token"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
     """The expected size and hash of a file. If models share the file, `of` is the folder of its
-    owner, beside this model's folder."""
+    owner, beside this model's folder. In exports with several folders, `folder` is the file's,
+    relative to the model's."""
 
     name: str
     size_bytes: int
     sha256: str
     of: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The content of a `model.json`. `outputs` maps each part to the name of the graph's output;
     without `query_sparse`, the model weights queries like passages; a judge has only `score`. With
-    `stems`, the terms of sparse vectors are word stems; otherwise they are the model's tokens."""
+    `stems`, the terms of sparse vectors are word stems; otherwise they are the model's tokens.
+    `graph` is the file of the graph. `heads` maps parts to files of torch with a linear function
+    that turns the graph's output for the part into its values. With `first_token`, the dense vector
+    is the first row of its output."""
 
     folder: Path
     spec: ModelSpec
@@ -58,6 +65,14 @@ class Manifest:
     licence: str
     summary: str
     stems: bool = False
+    graph: str = GRAPH
+    heads: Mapping[str, str] = field(default_factory=dict)
+    first_token: bool = False
+
+    @property
+    def graph_path(self) -> Path:
+        """The path of the graph."""
+        return self.path(self.graph)
 
     @property
     def size_bytes(self) -> int:
@@ -66,8 +81,10 @@ class Manifest:
 
     def path(self, name: str) -> Path:
         """The path of a file of the model."""
-        of = next((file.of for file in self.files if file.name == name), "")
-        return (self.folder.parent / of if of else self.folder) / name
+        file = next((file for file in self.files if file.name == name), None)
+        if file is None:
+            return self.folder / name
+        return (self.folder.parent / file.of if file.of else self.folder / file.folder) / name
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -131,8 +148,11 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
         "licence": manifest.licence,
         "summary": manifest.summary,
         "terms": "stems" if manifest.stems else None,
+        "graph": manifest.graph if manifest.graph != GRAPH else None,
+        "heads": dict(manifest.heads),
+        "pooling": FIRST_TOKEN if manifest.first_token else None,
     }
-    return {key: value for key, value in record.items() if value not in (None, "", [])}
+    return {key: value for key, value in record.items() if value not in (None, "", [], {})}
 
 
 def _describe(error: Exception) -> str:
@@ -145,15 +165,40 @@ def _manifest(folder: Path, data: Any) -> Manifest:
     if data["format"] != FORMAT:
         raise ValueError(f"its format is {short_repr(data['format'])}, but kb reads {FORMAT}")
     outputs = _outputs(_get(data, "outputs", dict))
+    graph = _name(data, "graph") if "graph" in data else GRAPH
+    files = _files(_get(data, "files", dict), graph)
     return Manifest(
         folder,
         _spec(data, outputs),
         outputs,
-        _files(_get(data, "files", dict)),
+        files,
         str(data.get("licence", "")),
         str(data.get("summary", "")),
         stems=data.get("terms") == "stems",
+        graph=graph,
+        heads=_heads(data, outputs, files),
+        first_token=_pooling(data) == FIRST_TOKEN,
     )
+
+
+def _heads(
+    data: Mapping[str, Any], outputs: Mapping[str, str], files: tuple[ModelFile, ...]
+) -> dict[str, str]:
+    heads = _get(data, "heads", dict) if "heads" in data else {}
+    names = {file.name for file in files}
+    for part, name in heads.items():
+        if part not in HEADS or part not in outputs:
+            raise ValueError(f"heads cannot have {short_repr(part)}")
+        if name not in names:
+            raise ValueError(f"the head {short_repr(name)} is not among the files")
+    return dict(heads)
+
+
+def _pooling(data: Mapping[str, Any]) -> str | None:
+    pooling = data.get("pooling")
+    if pooling not in (None, FIRST_TOKEN):
+        raise ValueError(f"pooling cannot be {short_repr(pooling)}")
+    return pooling
 
 
 def _spec(data: Mapping[str, Any], outputs: Mapping[str, str]) -> ModelSpec:
@@ -192,8 +237,8 @@ def _outputs(data: Mapping[str, Any]) -> dict[str, str]:
     return {part: _name(data, part) for part in data}
 
 
-def _files(data: Mapping[str, Any]) -> tuple[ModelFile, ...]:
-    for name in (GRAPH, TOKENIZER):
+def _files(data: Mapping[str, Any], graph: str) -> tuple[ModelFile, ...]:
+    for name in (graph, TOKENIZER):
         if name not in data:
             raise KeyError(name)
     files = tuple(_file(name, data[name]) for name in data)

@@ -1,7 +1,7 @@
 """Network access: which addresses may be contacted, when to retry, and how to report failures.
 
-Only `http_client` and `download` open connections, through `connections`, and only to addresses
-that the user has configured or given. `models.offline` and `KB_OFFLINE` forbid even that.
+Only `http_client`, `chat` and `download` open connections, through `connections`, and only to
+addresses that the user has configured or given. `models.offline` and `KB_OFFLINE` forbid even that.
 """
 
 from __future__ import annotations

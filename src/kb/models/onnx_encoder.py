@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kb.errors import InvalidRequest, ModelBroken
 from kb.index.normalize_arrays import normalize_rows
-from kb.models.manifest import HINT
+from kb.models.linear_head import LinearHead, read_head
+from kb.models.manifest import HINT, Manifest
 from kb.models.onnx_model import LoadedModel, OnnxModel
 from kb.models.onnx_session import CPU, width_of
 from kb.models.tokenizer import Tokenizer, Tokens
@@ -33,6 +34,10 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
     """An encoder from a folder with a `model.json`."""
 
     _thread_name = "kb-encode"
+
+    def __init__(self, manifest: Manifest, *, provider: str = "auto", threads: int = 0) -> None:
+        super().__init__(manifest, provider=provider, threads=threads)
+        self._heads: dict[str, LinearHead] = {}
 
     @property
     def batch_size(self) -> int:
@@ -85,14 +90,33 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         tokens = loaded.tokenizer.tokens(text, prefix)
         if not outputs:
             return Encoding(truncated=tokens.truncated)
-        values = loaded.session.run(tokens.ids, tuple(outputs.values()))
-        raw = {part: self._check(part, values[name], tokens) for part, name in outputs.items()}
+        values = loaded.session.run(tokens.ids, tuple(dict.fromkeys(outputs.values())))
+        return self._encoding({part: values[name] for part, name in outputs.items()}, tokens)
+
+    def _encoding(self, values: Mapping[str, Array], tokens: Tokens) -> Encoding:
+        """The encoding of a text from the values of each part."""
+        raw = {
+            part: self._check(part, self._apply_head(part, value), tokens)
+            for part, value in values.items()
+        }
         return Encoding(
             dense=_normalize(raw["dense"]) if "dense" in raw else None,
             sparse=_weights(raw["sparse"], tokens) if "sparse" in raw else None,
             tokens=_token_vectors(raw["tokens"], tokens) if "tokens" in raw else None,
             truncated=tokens.truncated,
         )
+
+    def _apply_head(self, part: str, values: Array) -> Array:
+        """The values of a part from the graph's output for it."""
+        if part == "dense" and self.manifest.first_token and values.ndim == 2:
+            first: Array = values[0]
+            return first
+        return self._head(part)(values) if part in self.manifest.heads else values
+
+    def _head(self, part: str) -> LinearHead:
+        if part not in self._heads:  # two threads may both read it, which does no harm
+            self._heads[part] = read_head(self.manifest, part)
+        return self._heads[part]
 
     def _check(self, part: str, values: Array, tokens: Tokens) -> Array:
         """Return the values with one row per token. Raises `ModelBroken` if they are not finite or

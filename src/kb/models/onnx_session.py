@@ -2,7 +2,8 @@
 
 The setting `models.provider` is `cpu`, `auto` or the name of a provider. `auto` is the first GPU
 provider (`_GPUS`) that the installed runtime offers, else the CPU. CoreML is not among them: every
-runtime for macOS includes it, and it lacks the operators of int8 graphs.
+runtime for macOS includes it, and it lacks the operators of int8 graphs. CUDA lacks them too: such
+a graph runs on the CPU, because copies between the two would only make it slower.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kb.errors import ConfigError, ModelBroken, ModelError
 from kb.logs import logger
-from kb.models.manifest import GRAPH, HINT, Manifest
+from kb.models import onnx_file
+from kb.models.manifest import HINT, Manifest
 from kb.models.runtime import load_runtime
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 CPU = "CPUExecutionProvider"
+INSTALL_GPU = "pip install 'kb-search[gpu]'"
 _GPUS = (
     "CUDAExecutionProvider",
     "MIGraphXExecutionProvider",
@@ -85,7 +88,10 @@ def load(manifest: Manifest, provider: str = "auto") -> Session:
             f"ONNX Runtime cannot be loaded: {error}", "pip install --force-reinstall onnxruntime"
         ) from error
     offered = tuple(onnxruntime.get_available_providers())
-    runtime = _open(manifest, choose(provider, offered), fall_back=provider == "auto")
+    chosen = choose(provider, offered)
+    if provider == "auto" and chosen != CPU and is_int8(manifest):
+        chosen = CPU
+    runtime = _open(manifest, chosen, fall_back=provider == "auto")
     session = Session(
         runtime,
         frozenset(each.name for each in runtime.get_inputs()),
@@ -94,6 +100,14 @@ def load(manifest: Manifest, provider: str = "auto") -> Session:
     _check_graph(manifest, session)
     log.info("%s runs on %s", manifest.spec.name, session.provider)
     return session
+
+
+def is_int8(manifest: Manifest) -> bool:
+    """Whether the graph multiplies integers, which no GPU provider does."""
+    try:
+        return onnx_file.read(manifest.graph_path).is_int8
+    except (OSError, ValueError):
+        return False  # loading it reports the error
 
 
 def choose(setting: str, offered: Sequence[str]) -> str:
@@ -107,14 +121,14 @@ def choose(setting: str, offered: Sequence[str]) -> str:
             return name
     raise ConfigError(
         f"models.provider cannot be {setting!r}: the runtime does not offer it",
-        f"choose one of: auto, cpu, {', '.join(offered)}",
+        f"choose one of: auto, cpu, {', '.join(offered)}; for kb-mini on a GPU: {INSTALL_GPU}",
     )
 
 
 def _open(manifest: Manifest, provider: str, *, fall_back: bool) -> Any:
     import onnxruntime
 
-    path = str(manifest.folder / GRAPH)
+    path = str(manifest.graph_path)
     providers = list(dict.fromkeys((provider, CPU)))
     try:
         disabled = _SLOWER_ON_CPU if provider == CPU else None
@@ -189,7 +203,8 @@ def _check_graph(manifest: Manifest, session: Session) -> None:
             raise _mismatch(
                 manifest, f"it has no output {name!r} for {part}; its outputs are {outputs}"
             )
-        _check_width(manifest, part, shapes[name])
+        if part not in manifest.heads:
+            _check_width(manifest, part, shapes[name])
 
 
 def _check_width(manifest: Manifest, part: str, shape: Sequence[Any]) -> None:
@@ -207,7 +222,7 @@ def width_of(manifest: Manifest, part: str) -> int:
 
 
 def _mismatch(manifest: Manifest, why: str) -> ModelBroken:
-    return ModelBroken(f"{manifest.folder / GRAPH} does not match its manifest: {why}", HINT)
+    return ModelBroken(f"{manifest.graph_path} does not match its manifest: {why}", HINT)
 
 
 def _first_line(error: Exception) -> str:

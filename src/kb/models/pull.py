@@ -8,6 +8,7 @@ stands for the requested revision. The argument is one of these:
     a model.json        on this machine, with the address of its files in `source`
     https://...         the address of a model.json, or of the folder that contains it
     NAME                below $KB_MODELS_MIRROR: MIRROR/NAME[/REVISION]/model.json
+    ORG/NAME            an ONNX export on a model hub (`hub`)
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin
 
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing, short_repr
+from kb.models import hub, model_directory, network
 from kb.models import manifest as manifests
-from kb.models import model_directory, network
 from kb.models.download import Downloads, check_file
 from kb.models.lookup import RESERVED, is_plain
 from kb.models.manifest import Manifest, ModelFile
@@ -43,11 +44,12 @@ _BLOCK_BYTES = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Source:
     """The bytes of a manifest, and the address or folder of its files. `label` is its own path or
-    address."""
+    address. `places` are the paths of files by name, if they are in several folders."""
 
     data: bytes
     base: str | Path
     label: str
+    places: Mapping[str, Path] = field(default_factory=dict)
 
 
 def pull(
@@ -64,19 +66,55 @@ def pull(
     `revision` fills `{revision}` in addresses, `sha256` is the expected hash of the manifest, and
     `to` replaces the target folder. Raises `ModelError`, `InvalidRequest` or `Offline`."""
     downloads = Downloads(sleep)
+    if hub.is_hub_name(name) and not Path(name).exists():
+        return _pull_from_hub(config, name, revision, sha256, to, downloads, on_progress)
     source = _source(config, name, revision, downloads)
     _check_manifest_hash(source, sha256)
     manifest, base = _read(source, revision)
     if not isinstance(base, Path):
         network.check_online(config, base)
-    target = _target(manifest, to)
+    target = _target(manifest.spec.name, to)
     if _exists(source, target):
         return manifests.read(target)
     staged = _staging_folder(target, source.data)
-    _fetch(manifest, base, staged, downloads, on_progress)
+    _fetch(manifest, base, staged, downloads, on_progress, source.places)
     (staged / manifests.NAME).write_bytes(source.data)
     model_directory.install(staged, target)
     return manifests.read(target)
+
+
+def _pull_from_hub(
+    config: Config,
+    name: str,
+    revision: str | None,
+    sha256: str | None,
+    to: Path | None,
+    downloads: Downloads,
+    on_progress: OnPull,
+) -> Manifest:
+    """Copy an export from a hub; the manifest is written here, after the download."""
+    network.check_online(config, hub.hub_url())
+    target = _target(name.partition("/")[2], to)
+    repository = hub.read_repository(name, revision, downloads)
+    if target.exists():
+        existing = _existing_origin(target)
+        if existing != (repository.name, repository.commit):
+            raise model_directory.name_conflict(target)
+        manifests.check_hashes(manifests.read(target))
+        return manifests.read(target)
+    staged = _staging_folder(target, repository.commit.encode())
+    manifest = hub.fetch(repository, staged, downloads, on_progress)
+    data = hub.model_json(manifest, repository)
+    _check_manifest_hash(Source(data, staged, name), sha256)
+    (staged / manifests.NAME).write_bytes(data)
+    model_directory.install(staged, target)
+    return manifests.read(target)
+
+
+def _existing_origin(target: Path) -> tuple[Any, Any]:
+    path = target / manifests.NAME
+    data = manifests.load_json(_read_manifest(path), str(path)) if path.is_file() else {}
+    return (data.get("repository"), data.get("revision")) if isinstance(data, dict) else ("", "")
 
 
 # --- manifest -------------------------------------------------------------------------------------
@@ -94,7 +132,8 @@ def _source(config: Config, name: str, revision: str | None, downloads: Download
     if not is_plain(name) or not mirror:
         raise ModelMissing(
             f"{name!r} is not a folder, a model.json or an address",
-            f"to pull models by name, set {MIRROR_VARIABLE} to the address of a mirror",
+            f"to pull a model by name, use ORG/NAME for one on a hub, or set {MIRROR_VARIABLE} to "
+            "the address of a mirror",
         )
     parts = [mirror.rstrip("/"), quote(name), *([quote(revision, safe="")] if revision else [])]
     return _from_url(config, "/".join([*parts, manifests.NAME]), downloads)
@@ -123,7 +162,8 @@ def _from_folder(folder: Path) -> Source:
         return Source(_read_manifest(path), folder, str(path))
     inferred = manifests.read(folder.absolute())
     text = json.dumps(manifests.as_json(inferred), indent=2, ensure_ascii=False)
-    return Source(text.encode(), folder, str(folder))
+    places = {file.name: inferred.path(file.name) for file in inferred.files}
+    return Source(text.encode(), folder, str(folder), places)
 
 
 def _check_manifest_hash(source: Source, expected: str | None) -> None:
@@ -182,10 +222,9 @@ def _with_revision(url: str, revision: str | None) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _target(manifest: Manifest, to: Path | None) -> Path:
+def _target(name: str, to: Path | None) -> Path:
     if to is not None:
         return to.expanduser().absolute()
-    name = manifest.spec.name
     is_bundled = (_BUNDLED / name.replace("-", "_") / manifests.NAME).exists()
     target = model_directory.path_of(name)
     if target is None or is_bundled or name in RESERVED:
@@ -215,7 +254,12 @@ def _staging_folder(target: Path, data: bytes) -> Path:
 
 
 def _fetch(
-    manifest: Manifest, base: str | Path, staged: Path, downloads: Downloads, on_progress: OnPull
+    manifest: Manifest,
+    base: str | Path,
+    staged: Path,
+    downloads: Downloads,
+    on_progress: OnPull,
+    places: Mapping[str, Path],
 ) -> None:
     total, before = manifest.size_bytes, 0
     for file in manifest.files:
@@ -227,7 +271,7 @@ def _fetch(
         if target.exists():
             check_file(target, file, str(target))
         elif isinstance(base, Path):
-            _copy(base / file.name, file, target)
+            _copy(places.get(file.name, base / file.name), file, target)
         else:
             downloads.file(urljoin(base, quote(file.name)), file, target, on_bytes)
         on_bytes(file.size_bytes)

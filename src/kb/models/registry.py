@@ -56,9 +56,9 @@ def encoder(config: Config, name: str | None = None) -> Encoder | None:
 
         return UseMultilingual()
     if (manifest := _manifest(name, GROUP)) is not None:
-        from kb.models.onnx_encoder import OnnxEncoder
+        from kb.models.device import open_encoder
 
-        return OnnxEncoder(manifest, provider=config.models.provider, threads=config.models.threads)
+        return open_encoder(manifest, config)
     plugin: Encoder = _from_entry_point(name, GROUP, config)
     return plugin
 
@@ -180,6 +180,8 @@ def _info_or_problem(config: Config, name: str) -> ModelInfo:
 
 
 def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> ModelInfo:
+    from kb.models.device import describe
+
     return ModelInfo(
         manifest.spec.name,
         spec=manifest.spec,
@@ -189,7 +191,19 @@ def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> Mode
         licence=manifest.licence or None,
         summary=manifest.summary or None,
         in_use=name == _configured(config, manifest.spec),
+        device=describe(manifest, config),
+        missing=() if origin == "kb" or manifest.spec.is_judge else _missing_parts(manifest),
     )
+
+
+def _missing_parts(manifest: Manifest) -> tuple[str, ...]:
+    from kb.models import export_layouts, onnx_file
+
+    try:
+        graph = onnx_file.read(manifest.graph_path)
+    except (OSError, ValueError):
+        return ()  # loading it reports the error
+    return tuple(export_layouts.missing_parts(graph, manifest.spec.gives))
 
 
 def _info_of_reserved(config: Config, name: str) -> ModelInfo:

@@ -84,9 +84,13 @@ class Catalog(Protocol):
         """Replace the chunks of an existing document and nothing else."""
         ...
 
-    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+    def delete_documents(
+        self, doc_ids: Iterable[int], roots: Iterable[str] = (), *, restorable: bool = False
+    ) -> int:
         """Delete documents with their chunks and vectors, and the roots with these names that have
-        no documents left. Returns how many documents were deleted."""
+        no documents left. Returns how many documents were deleted. With `restorable`, the user's
+        tags and the access count are kept for a document that is written at the same path of the
+        same root later, until a call names the path or a folder above it in `roots`."""
         ...
 
     def record_access(self, doc_id: int) -> None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 class Encoder(Protocol):
     """An embedding model. Threads may share one encoder. The vectors of a text depend on the text
-    alone, not on the other texts of the call. `ModelTraits` has further, optional members."""
+    alone, not on the other texts of the call, except for rounding if these run on another device.
+    `ModelTraits` has further, optional members."""
 
     @property
     def spec(self) -> ModelSpec:

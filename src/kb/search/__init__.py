@@ -5,6 +5,7 @@ context             what one search resolves once
 pipeline            the stages, and the run of a query through them
 profiles            named settings of a search
 profile_settings    how the settings are read and checked
+answers             sentences that answer a question
 similar             passages like a given one
 compare             one query, run with six methods
 query/              from text to terms and vectors

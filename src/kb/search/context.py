@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
 from kb.types import Query, SearchRequest
+from kb.values import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable, Set
 
     from kb.ports import Store
     from kb.search.profiles import Profile
@@ -26,7 +25,7 @@ class SearchContext(NamedTuple):
     query: Query
     profile: Profile
     model: ActiveModel
-    query_encoder: QueryEncoder
+    query_encoder: Callable[[], QueryEncoder]
     now: str
     reranks: bool = False
 
@@ -60,4 +59,4 @@ class SearchContext(NamedTuple):
         outputs = self.profile.model_outputs()
         if self.reads_tokens:
             outputs |= {"tokens"}
-        return self.query_encoder.encode(text, outputs, self.model.encoder, need=need)
+        return self.query_encoder().encode(text, outputs, self.model.encoder, need=need)

@@ -12,10 +12,7 @@ candidates are fused separately and appended. So a longer list of hits starts wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from datetime import date
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 from kb.logs import logger, logging_is_loaded
 from kb.search.query.analysis import Analysis, analyze
@@ -43,6 +40,7 @@ from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval, retrieve
 from kb.text.scripts import is_cjk
 from kb.types import Degraded, Hit, Query, Response, ScoredChunk
+from kb.values import TYPE_CHECKING, Any, dataclass, replace
 
 if TYPE_CHECKING:
     from kb.ports import Store
@@ -465,6 +463,8 @@ class PipelineRun:
                 self.cache.fetch_owners(ids)
             return ranked
         with self._trace.stage("boost"):
+            from datetime import date
+
             fields = self.cache.boost_fields(ids)
             today = date.fromisoformat(self._now[:10])
             self._factors |= {chunk_id: boosts.factors(fields[chunk_id], today) for chunk_id in ids}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import nan
-from numbers import Real
-from typing import Any
 
 from kb.errors import InvalidRequest, check_choice, check_integer, short_repr
 from kb.search.ranking.boosts import BOOSTS
 from kb.search.ranking.fusion import FUSIONS, NORMALISATIONS
 from kb.search.retrievers import registry
+from kb.text.patterns import compile_later
 from kb.types import KINDS, MATCHES, RERANKERS
+from kb.values import Any
 
 Names = Callable[[], tuple[str, ...]]  # read when needed, because retrievers can be registered
 
@@ -33,9 +33,9 @@ MAX_NUMBER = 1_000_000.0
 _MAX_RERANKED = 1_000  # candidates
 
 # Common notation only, not all that Python accepts: neither 1_000 nor １０ nor inf.
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
-_CANDIDATES = re.compile(r"[1-9]\d{0,5}|[1-9]\d?x", re.ASCII)
+_NUMBER = compile_later(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_WHOLE = compile_later(r"[+-]?\d{1,9}", re.ASCII)
+_CANDIDATES = compile_later(r"[1-9]\d{0,5}|[1-9]\d?x", re.ASCII)
 _SWITCH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -77,7 +77,11 @@ def read_number(key: str, value: Any, *, least: float = -MAX_NUMBER) -> float:
 def _is_number(value: Any) -> bool:
     if isinstance(value, str):
         return _NUMBER.fullmatch(value.strip()) is not None
-    return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, int | float):
+        return not isinstance(value, bool)
+    from numbers import Real  # as numpy's numbers are
+
+    return isinstance(value, Real)
 
 
 def _positive(key: str, value: Any) -> float:

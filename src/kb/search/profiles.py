@@ -4,8 +4,6 @@ of a table have dotted names, such as `weights.dense=0.5`."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest, check_choice, check_text
 from kb.search.profile_settings import ALIASES, TABLES, check_name, read, read_entry
@@ -13,6 +11,7 @@ from kb.search.ranking.boosts import HALF_LIFE_DAYS, TYPE_WEIGHTS, Boosts
 from kb.search.ranking.fusion import RRF_K, Fusion
 from kb.search.retrievers import registry
 from kb.types import RERANKERS
+from kb.values import TYPE_CHECKING, Any, dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from kb.config import Config

@@ -6,8 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from kb.config import Config
 from kb.deadline import Deadline
@@ -24,8 +23,6 @@ from kb.search.pipeline import Cut, FusionStage, Pipeline
 from kb.search.profile_settings import read_number, read_probability
 from kb.search.profiles import Profile, requested_profile
 from kb.search.query.analysis import analyze
-from kb.search.query.query_encoder import QueryEncoder
-from kb.search.rerank.selection import JudgeSource, RerankerSelector, no_judge
 from kb.search.results.hits import locate_hits
 from kb.search.results.snippets import match_ranges, merge_ranges
 from kb.search.retrievers import registry
@@ -39,9 +36,12 @@ from kb.search.retrievers.base import Retriever
 from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval
 from kb.types import MATCHES, Filters, Query, Response, SearchRequest
+from kb.values import TYPE_CHECKING, replace
 
 if TYPE_CHECKING:
     from kb.ports import Clock, Store
+    from kb.search.query.query_encoder import QueryEncoder
+    from kb.search.rerank.selection import JudgeSource, RerankerSelector
     from kb.search.rerank.stage import RerankStage
     from kb.search.results.collapse import Collapse
     from kb.search.results.hits import TokenSimilarity
@@ -62,7 +62,7 @@ class Searcher:
         config: Config,
         clock: Clock,
         encoder: EncoderSource = no_encoder,
-        judge: JudgeSource = no_judge,
+        judge: JudgeSource = lambda: None,
     ) -> None:
         self._store = store
         self._config = config
@@ -70,12 +70,24 @@ class Searcher:
         self._encoder = encoder
         timeout_ms = config.search.retriever_timeout_ms
         self._timeout_s = timeout_ms / 1000 if timeout_ms else None
-        self._query_encoder = QueryEncoder(encoder, timeout_s=self._timeout_s)
-        self._rerankers = RerankerSelector(
-            store, self._query_encoder, judge, keeps_tokens=config.models.tokens != "none"
-        )
+        self._judge = judge
         self._pool: ThreadPool | None = None
         self._lock = threading.Lock()
+
+    @cached_property
+    def _query_encoder(self) -> QueryEncoder:
+        from kb.search.query.query_encoder import QueryEncoder  # not for words alone
+
+        return QueryEncoder(self._encoder, timeout_s=self._timeout_s)
+
+    @cached_property
+    def _rerankers(self) -> RerankerSelector:
+        from kb.search.rerank.selection import RerankerSelector
+
+        keeps_tokens = self._config.models.tokens != "none"
+        return RerankerSelector(
+            self._store, self._query_encoder, self._judge, keeps_tokens=keeps_tokens
+        )
 
     def close(self) -> None:
         """Stop idle threads. Does not wait for running retrievers, which may hang."""
@@ -92,27 +104,19 @@ class Searcher:
         _check(request.filters, request.threshold, request.min_relevance)
         wanted = requested_profile(self._config, request)
         with self.deadline(), self._store.snapshot():
-            model = ActiveModel(self._store, self._encoder)
-            profile = _with_available_retrievers(wanted, model, request)
-            query = self._query(text, profile, request)
-            rerank = self._rerankers.stage(
-                profile,
-                model,
-                explicit=request.rerank is not None or "rerank" in (request.settings or {}),
-                profile_named=request.profile is not None,
-                budget_ms=_budget(request.budget_ms),
-            )
-            context = SearchContext(
-                store=self._store,
-                request=request,
-                query=query,
-                profile=profile,
-                model=model,
-                query_encoder=self._query_encoder,
-                now=self.now(),
-                reranks=rerank is not None,
-            )
-            pipeline = self._pipeline(context, rerank)
+            context = self._context(request, text, wanted)
+            budget_ms = _budget(request.budget_ms)
+            rerank = None
+            if context.profile.rerank != "none":
+                rerank = self._rerankers.stage(
+                    context.profile,
+                    context.model,
+                    explicit=request.rerank is not None or "rerank" in (request.settings or {}),
+                    profile_named=request.profile is not None,
+                    budget_ms=budget_ms,
+                )
+                context = context._replace(reranks=rerank is not None)
+            pipeline, query = self._pipeline(context, rerank), context.query
             try:
                 response = pipeline.run(query, context.now)
             except QuerySyntax:
@@ -120,6 +124,26 @@ class Searcher:
                     raise
                 response = pipeline.run(replace(query, text=""), context.now)
             return self._located(response, request)
+
+    def similarity(self, request: SearchRequest) -> TokenSimilarity | None:
+        """The function that compares sentences with the query of a request; None if the store has
+        no token vectors, or the request does not use them."""
+        profile = requested_profile(self._config, request)
+        return _similarity(self._context(request, _query_text(request.query), profile))
+
+    def _context(self, request: SearchRequest, text: str, wanted: Profile) -> SearchContext:
+        """The context of a search, without a reranker."""
+        model = ActiveModel(self._store, self._encoder)
+        profile = _with_available_retrievers(wanted, model, request)
+        return SearchContext(
+            store=self._store,
+            request=request,
+            query=self._query(text, profile, request),
+            profile=profile,
+            model=model,
+            query_encoder=lambda: self._query_encoder,
+            now=self.now(),
+        )
 
     def _located(self, response: Response, request: SearchRequest) -> Response:
         """The response with the files of its hits and, if requested, their texts; and with what is

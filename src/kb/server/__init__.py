@@ -22,8 +22,9 @@
     upload_lock      a lock for each name of an upload
     upload_owner     which folder belongs to which store
     static_files     the files of the web page, from `web/`
-    search           routes: search, compare, evaluate, similar, highlights, profiles
+    search           routes: search, ask, compare, evaluate, similar, highlights, profiles
     documents        routes: documents, passages, chunks, tags
+    reading          routes: renderings, page images, images, originals
     ingest           routes: ingest, embed, progress
     uploads          route: uploads
     status           routes: status, jobs, health, metrics

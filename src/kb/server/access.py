@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 IDENTITY_KEY = "kb.identity"  # in the ASGI scope
 _AUDIT_KEY = "kb.audit"
-_WHOLE_STORE = ("/ingest", "/embed", "/events", "/metrics", "/uploads")
+# An image is a file beside a document, and no document itself, so limits say nothing about it.
+_WHOLE_STORE = ("/ingest", "/embed", "/events", "/metrics", "/uploads", "/images")
 _ADMIN = ("/ingest", "/embed")
-_READING = ("/search", "/mcp")  # POST: a query is longer than an address may be
+_READING = ("/search", "/ask", "/mcp")  # POST: a query is longer than an address may be
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _log = logger("kb.server")
 

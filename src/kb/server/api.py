@@ -16,6 +16,7 @@ from kb.server import (
     error_responses,
     ingest,
     openapi,
+    reading,
     search,
     static_files,
     status,
@@ -68,7 +69,7 @@ def create_app(
     )
     app.state.context, app.state.rules = context, rules
     paths: list[str] = []
-    for module in (search, documents, ingest, uploads, status, static_files):
+    for module in (search, documents, reading, ingest, uploads, status, static_files):
         router = module.router()
         app.include_router(router)
         paths += [route.path for route in router.routes if isinstance(route, Route)]

@@ -183,7 +183,7 @@ def router() -> APIRouter:
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
             kb = context.view(request)
-            _reserve_document(kb, uri, memory)
+            reserve_document(kb, uri, memory)
             passage = kb.get(uri, count=not quiet)
             memory.reserve_response(ENCODING_COPIES * sys.getsizeof(passage.text))
             return wire.passage(passage)
@@ -206,7 +206,7 @@ def router() -> APIRouter:
 
         def work(memory: RequestMemory) -> JsonDict:
             kb = context.view(request)
-            _reserve_document(kb, document, memory)
+            reserve_document(kb, document, memory)
             chunks = kb.chunks(document)
             next_offset = end if len(chunks) > end else None
             return wire.chunks(document, chunks[offset:end], next_offset)
@@ -240,7 +240,7 @@ def router() -> APIRouter:
     return routes
 
 
-def _reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
+def reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
     """Reserve the memory that reading a document takes. A `uri` that is not a plain citation
     reserves nothing here: the read reports it, or finds a document by a part of its path."""
     try:

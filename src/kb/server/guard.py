@@ -40,6 +40,7 @@ _WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")  # no route takes any other 
 _PUBLIC_PATHS = ("/", "/health", "/healthz", "/readyz")
 _OWNER = Identity("owner")  # who sends the single token of the server
 _ASSETS = "/assets/"
+_READ = "/read/"  # the document page, without the document
 MAX_HEADER_BYTES = 32 * 1024
 _MAX_HEADERS = 100
 _HOST = re.compile(
@@ -109,7 +110,8 @@ class AccessRules:
             raise Foreign(
                 f"pages from {origin!r} may not use this server", "open the server's own page"
             )
-        opened = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
+        is_page = path == "/" or path.startswith(_READ)
+        opened = method == "GET" and is_page and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in _SAME_SITE and not opened:
             raise Foreign(
                 "pages from other sites may not use this server", "open the server's own page"
@@ -120,7 +122,7 @@ class AccessRules:
         if tokens is not None:
             tokens.refresh()
         needs_token = self.token is not None or (tokens is not None and tokens.is_required)
-        if not needs_token or path in _PUBLIC_PATHS or path.startswith(_ASSETS):
+        if not needs_token or path in _PUBLIC_PATHS or path.startswith((_ASSETS, _READ)):
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (token := token.strip()):

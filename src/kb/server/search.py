@@ -1,9 +1,11 @@
-"""Routes: search, compare, evaluate, similar, highlights, profiles."""
+"""Routes: search, ask, compare, evaluate, similar, highlights, profiles."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ from kb.deadline import Deadline
 from kb.errors import InvalidRequest, ModelError, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.ports import Encoder
+from kb.relevance import is_weak
 from kb.search.profiles import requested_profile
 from kb.server.context import Context, ServerContext, request_memory
 from kb.server.documents import ENCODING_COPIES, FilterParameters
@@ -30,6 +33,24 @@ _SEARCH_EXAMPLE = {
     "mode": "hybrid",
     "filters": {"type": ["markdown"]},
 }
+_QUESTION = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string"},
+        "sentences": {"type": "integer", "minimum": 1, "maximum": 20},
+        "top": {
+            "description": "The number of passages to take sentences from.",
+            "type": "integer",
+            "minimum": 1,
+        },
+        "profile": {"type": "string"},
+        "filters": {"type": "object"},
+    },
+    "required": ["question"],
+    "additionalProperties": False,
+}
+_QUESTION_FIELDS = {"question": str, "sentences": int, "top": int, "profile": str, "filters": dict}
+_QUESTION_EXAMPLE = {"question": "Why were the radio slots made wider?", "sentences": 3}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _MAX_TEXTS = 2_000
 _MAX_TEXT_CHARS = 200_000  # of all texts together: a match may be one character long
@@ -110,6 +131,21 @@ def router() -> APIRouter:
         profile = requested_profile(context.kb.config, search_request)
         return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
 
+    @routes.post(
+        "/ask",
+        summary="Answer a question with sentences of the store",
+        openapi_extra=operation("answer.v1", request=_QUESTION, request_example=_QUESTION_EXAMPLE),
+    )
+    async def ask(request: Request, context: Context) -> Response:
+        fields = check_fields(await context.body(request), _QUESTION_FIELDS, required=("question",))
+        context.check_query(fields["question"])
+        context.check_top(fields.get("top"))
+        if "filters" in fields:
+            fields["filters"] = wire.read_filters(fields["filters"])
+        return await context.search(
+            request, lambda: wire.answer(context.view(request).ask(**fields))
+        )
+
     @routes.get(
         "/search/compare-methods",
         summary="Compare six search methods on one query",
@@ -141,6 +177,28 @@ def router() -> APIRouter:
         return await context.evaluate(
             request, lambda deadline: _evaluate(context.view(request), fields, deadline)
         )
+
+    @routes.post(
+        "/search/facets",
+        summary="Count the documents of a search by format, kind, scope and tag",
+        description="Counts the documents of the best passages, at most `serve.max_page`.",
+        openapi_extra=operation(
+            "facets.v1", request="search_request.v1", request_example=_SEARCH_EXAMPLE
+        ),
+    )
+    async def facets(request: Request, context: Context) -> Response:
+        search_request = wire.read_request(await context.body(request))
+        context.check_query(search_request.query)
+
+        def work() -> JsonDict:
+            wanted = replace(
+                search_request, top=context.limits.max_page, snippets=False, collapse=False,
+                explain=False, include_text=False, malformed="empty",
+            )  # fmt: skip
+            return _facets(context.view(request).execute(wanted))
+
+        profile = requested_profile(context.kb.config, search_request)
+        return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
 
     @routes.post(
         "/search/highlights",
@@ -198,6 +256,21 @@ def router() -> APIRouter:
         return await context.read(request, context.kb.profiles)
 
     return routes
+
+
+def _facets(response: SearchResponse) -> JsonDict:
+    """The documents of the relevant hits, counted by format, kind and tag; of all hits if none is
+    relevant."""
+    relevant = [hit for hit in response.hits if not is_weak(hit)] or response.hits
+    documents = {hit.doc_id: hit for hit in relevant}.values()
+    return {
+        "schema_version": "facets.v1",
+        "documents": len(documents),
+        "passages": len(relevant),
+        "by_type": Counter(hit.type for hit in documents),
+        "by_kind": Counter(hit.kind for hit in documents if hit.kind is not None),
+        "tags": Counter(tag for hit in documents for tag in hit.tags),
+    }
 
 
 def _reserve_texts(response: SearchResponse, request: Request) -> None:

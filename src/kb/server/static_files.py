@@ -47,6 +47,10 @@ def router() -> APIRouter:
     async def page(request: Request) -> Response:
         return _response("index.html", request)
 
+    @routes.api_route("/read/{doc_path:document_path}", methods=_METHODS)
+    async def document_page(request: Request) -> Response:
+        return _response("read.html", request)
+
     @routes.api_route("/assets/{name}", methods=_METHODS)
     async def asset(name: str, request: Request) -> Response:
         return _response(name, request)

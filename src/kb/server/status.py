@@ -6,10 +6,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from kb import wire
+from kb.errors import StoreError
 from kb.library.knowledge_base import KnowledgeBase
+from kb.logs import logger
 from kb.server.context import Context, ServerContext, json_response
 from kb.server.openapi import operation
 from kb.types import JsonDict
+
+log = logger("kb.server")
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _HEALTH = {
@@ -41,7 +45,12 @@ def router() -> APIRouter:
     )
     async def health(request: Request, context: Context) -> Response:
         def work() -> JsonDict:
-            context.kb.search("health", mode="lexical", top=1)
+            try:
+                context.kb.search("health", mode="lexical", top=1)
+            except StoreError as error:  # names the store, and this route needs no token
+                log.warning("the health check failed: %s", error.message)
+                hint = "the server's log has the reason"
+                raise type(error)("the store cannot be searched", hint) from None
             return {"status": "ok"}
 
         return await context.check_health(request, work)

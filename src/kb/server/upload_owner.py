@@ -38,8 +38,12 @@ def folder_of(kb: KnowledgeBase) -> Path:
 
 
 def file_mode(kb: KnowledgeBase) -> int:
-    """The permissions of uploaded files: those of the store. The umask may restrict them."""
-    return stat.S_IMODE(kb.path.stat().st_mode) & 0o666
+    """The permissions of uploaded files: those of the store. The umask may restrict them. A store
+    that is not a file has private uploads."""
+    try:
+        return stat.S_IMODE(kb.path.stat().st_mode) & 0o666
+    except FileNotFoundError:
+        return 0o600
 
 
 def claim(kb: KnowledgeBase) -> Path:

@@ -24,12 +24,13 @@ from __future__ import annotations
 import os
 import time
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from kb.errors import InvalidRequest
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.ports import Clock, Store
 
 _PACKAGES = {  # by the scheme of the URL
@@ -37,7 +38,7 @@ _PACKAGES = {  # by the scheme of the URL
     "postgresql": "kb.store.postgres",
 }
 
-__all__ = ["local_path", "open_store"]
+__all__ = ["local_file", "local_path", "open_store"]
 
 
 def open_store(
@@ -72,6 +73,12 @@ def local_path(url: str | os.PathLike[str]) -> Path:
     """The `Store.path` of the store at `url`, without opening it: settings are found beside it."""
     path: Path = _package(url).local_path(os.fspath(url))
     return path
+
+
+def local_file(url: str | os.PathLike[str]) -> str:
+    """`local_path` as text. Does not load `pathlib` for a path."""
+    text = os.fspath(url)
+    return str(local_path(text)) if "://" in text else text
 
 
 def _package(url: str | os.PathLike[str]) -> Any:

@@ -1,5 +1,5 @@
-"""`export.v1`, a store as lines of JSON: a header, then roots, documents and chunks, each ordered
-by id.
+"""`export.v1`, a store as lines of JSON: a header, then roots, documents, chunks and what is kept
+of removed documents, each ordered by id.
 
 Data that can be derived is left out (the indexes and their columns), and the import computes it
 again. Vectors, which take a long time to compute, are included with their chunks on request, and
@@ -33,7 +33,7 @@ from kb.store.sqlite import column_checks
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
 SCHEMA = "export.v1"
-STORE_SCHEMA = 12  # the schema of the SQLite store, whose columns the records have
+STORE_SCHEMA = 13  # the schema of the SQLite store, whose columns the records have
 
 # The types that each field may have. Every column of the tables is listed in order, which a test
 # checks. `tags` and `embeddings` come from tables of their own; only complete embeddings are
@@ -59,6 +59,10 @@ CHUNK: Mapping[str, tuple[type, ...]] = {
     "chunker_version": _TEXT, "content_hash": _TEXT, "indexed_at": _TEXT, "spans": (list,),
     "heading_path": (list,), "heading": _TEXT, "text": _TEXT,
 }  # fmt: skip
+REMOVED: Mapping[str, tuple[type, ...]] = {
+    "removed_id": _ID, "root_path": (str, bytes), "path": _TEXT, "access_count": _ID,
+    "user_tags": (list,),
+}  # fmt: skip
 MODEL: Mapping[str, tuple[type, ...]] = {
     "model_id": _ID, "name": _TEXT, "version": _TEXT, "dimension": _ID,
     "token_dimension": (int, type(None)), "role": _SAID, "source": _SAID,
@@ -68,9 +72,14 @@ EMBEDDING: Mapping[str, tuple[type, ...]] = {
     "model_id": _ID, "embedded_at": _SAID, "dense": (bytes,), "sparse": (dict, type(None)),
     "tokens": (bytes, type(None)),
 }  # fmt: skip
-RECORDS = {"root": ROOT, "document": DOCUMENT, "chunk": CHUNK}
-TABLES = {"root": "roots", "document": "documents", "chunk": "chunks"}
-JSON_COLUMNS = ("metadata", "spans", "heading_path", "marks")
+RECORDS = {"root": ROOT, "document": DOCUMENT, "chunk": CHUNK, "removed_document": REMOVED}
+TABLES = {
+    "root": "roots",
+    "document": "documents",
+    "chunk": "chunks",
+    "removed_document": "removed_documents",
+}
+JSON_COLUMNS = ("metadata", "spans", "heading_path", "marks", "user_tags")
 _BESIDES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "document": {"tags": (dict,)},
     "chunk": {"embeddings": (list, type(None))},
@@ -158,6 +167,7 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
         _check_marks(_check_object(model, MODEL, 1))
         _check_cells("models", model, 1)
     for name in ("counts", "sequences"):
+        header[name].setdefault("removed_documents", 0)  # new in schema 13
         _check(header[name], dict.fromkeys(TABLES.values(), _ID), 1)
     return header
 
@@ -187,6 +197,9 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
     _check_inside(value, number)
     if kind == "root":
         _check_root(value, number)
+    elif kind == "removed_document":
+        _check_folder("root_path", value, number)
+        _check_place(value, number)
     elif kind == "document" and value["root_id"] is not None:
         _check_place(value, number)
     return kind, value
@@ -266,8 +279,8 @@ def _fits(name: str, value: int) -> bool:
     return -_MOST_NUMBER <= value < _MOST_NUMBER
 
 
-_COUNTED = ("access_count", "changes", "chunks", "dimension", "documents", "ordinal", "roots",
-            "size_bytes", "token_dimension")  # fmt: skip
+_COUNTED = ("access_count", "changes", "chunks", "dimension", "documents", "ordinal",
+            "removed_documents", "roots", "size_bytes", "token_dimension")  # fmt: skip
 
 
 def _check_inside(value: Mapping[str, Any], number: int) -> None:
@@ -277,6 +290,8 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
             raise broken(number, f"not a span: {short_repr(span)}")
     if not column_checks.is_names(value.get("heading_path", [])):
         raise broken(number, "a heading is not a string")
+    if not column_checks.is_names(value.get("user_tags", [])):
+        raise broken(number, "a tag is not a string")
     if "metadata" in value:
         try:
             check_metadata(value["metadata"], stored=True)
@@ -284,9 +299,10 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
             raise broken(number, error.message) from error
     if len(value.get("lang") or "") > LEGACY_TEXT_CHARS:
         raise broken(number, f"'lang' is longer than {LEGACY_TEXT_CHARS:,} characters")
-    if len(value.get("tags", {})) > LEGACY_TAGS:
+    tags = value.get("tags", dict.fromkeys(value.get("user_tags", ()), "user"))
+    if len(tags) > LEGACY_TAGS:
         raise broken(number, f"a document has more than {LEGACY_TAGS:,} tags")
-    for tag, source in value.get("tags", {}).items():
+    for tag, source in tags.items():
         if len(tag) > LEGACY_TEXT_CHARS:
             raise broken(
                 number, f"the tag {short_repr(tag)} is longer than {LEGACY_TEXT_CHARS:,} characters"
@@ -297,18 +313,23 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
 
 def _check_root(value: Mapping[str, Any], number: int) -> None:
     """Check the name and the absolute path of a root, which may come from any operating system."""
-    name, path = value["name"], os.fsdecode(value["path"])
+    name = value["name"]
     if not name or "/" in name or "\0" in name or name.startswith("note:"):
         raise broken(number, f"'name' of a root cannot be {short_repr(name)}")
+    _check_folder("path", value, number)
+
+
+def _check_folder(name: str, value: Mapping[str, Any], number: int) -> None:
+    path = os.fsdecode(value[name])
     if "\0" in path or not (posixpath.isabs(path) or ntpath.isabs(path)):
-        raise broken(number, f"'path' of a root cannot be {short_repr(path)}")
+        raise broken(number, f"{name!r} of a root cannot be {short_repr(path)}")
 
 
 def _check_place(value: Mapping[str, Any], number: int) -> None:
     """Check that a document's file is inside its root, under both of its names."""
     for name in ("path", "os_path"):
         try:
-            if value[name] is not None:
+            if value.get(name) is not None:
                 names_inside(os.fsdecode(value[name]))
         except OutsideRoot:
             raise broken(number, f"{name!r} cannot be {short_repr(value[name])}") from None

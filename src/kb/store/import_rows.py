@@ -47,7 +47,7 @@ class ImportTarget(Protocol):
     def is_empty(self) -> bool: ...
 
     def record_count(self) -> int:
-        """How many roots, documents and chunks there are."""
+        """How many roots, documents, chunks and removed documents there are."""
         ...
 
     def flush(self) -> None:
@@ -106,6 +106,14 @@ class ImportTarget(Protocol):
         sparse: str | None,
         tokens: bytes | None,
     ) -> None: ...
+
+    def add_removed_document(self, row: JsonDict) -> None:
+        """Add what is kept of a removed document to what the store keeps for its path."""
+        ...
+
+    def restore_documents(self) -> None:
+        """Give the documents what is kept for their paths."""
+        ...
 
     def finish_copy(self, header: JsonDict, chunks: int) -> None:
         """Keep the counters of the exported store: ids are not used again, and versions do not
@@ -230,7 +238,12 @@ class _Restore:
                 self.token_dimensions[model["model_id"]] = model["token_dimension"] or 0
 
     def take(self, kind: str, record: JsonDict) -> None:
-        {"root": self.root, "document": self.document, "chunk": self.chunk}[kind](record)
+        {
+            "root": self.root,
+            "document": self.document,
+            "chunk": self.chunk,
+            "removed_document": self.removed_document,
+        }[kind](record)
 
     def skip(self, kind: str, record: JsonDict) -> None:
         """Count a record that is in the store already."""
@@ -264,7 +277,11 @@ class _Restore:
         for embedding in record["embeddings"]:
             self._embedding(chunk_id, embedding)
 
+    def removed_document(self, record: JsonDict) -> None:
+        self.target.add_removed_document(export_format.as_columns(record))
+
     def finish(self, header: JsonDict) -> None:
+        self.target.restore_documents()
         self.target.finish_copy(header, self.chunks)
 
     def report(self) -> ImportReport:
@@ -361,9 +378,14 @@ class _Merge(_Restore):
             del record["chunk_id"]
             super().chunk(record | {"doc_id": ours})
 
+    def removed_document(self, record: JsonDict) -> None:
+        del record["removed_id"]
+        super().removed_document(record)
+
     def finish(self, header: JsonDict) -> None:  # noqa: ARG002  # the counters of the store stay
         for doc_id, _, tags in self.newer.values():
             self._keep(doc_id, tags)
+        self.target.restore_documents()
         self.target.finish_merge(self.chunks - self.removed)
 
     def _same_note(self, record: JsonDict) -> KnownDocument | None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, log
-from typing import NamedTuple, Protocol
 
 from kb.text.normalize import bigrams
 from kb.text.tokenize import split_ngrams, stems_of
 from kb.types import LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
+from kb.values import NamedTuple, Protocol
 
 _COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most time
 
@@ -34,19 +34,15 @@ class LexicalSearch(Protocol):
     @property
     def chunks(self) -> int:
         """How many chunks the store has."""
-        ...
 
     def counts(self, words: Sequence[Term], parts: Sequence[Term]) -> dict[Term, int]:
         """How many chunks contain each term that has a stem."""
-        ...
 
     def any(self, words: Sequence[Term], parts: Sequence[Term]) -> Ranked:
         """Chunks with any of the terms, ranked by the sum of BM25."""
-        ...
 
     def every(self, query: LexicalQuery, words: Sequence[Term], parts: Sequence[Term]) -> Ranked:
         """Chunks with all terms, ranked by the sum of BM25."""
-        ...
 
 
 def match(search: LexicalSearch, query: LexicalQuery, *, every: bool, limit: int) -> TextMatches:

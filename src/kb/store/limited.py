@@ -162,8 +162,14 @@ class LimitedCatalog:
             for each in writes
         ]
 
-    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:  # noqa: ARG002  # roots stay
-        return self._catalog.delete_documents(self._visible(doc_ids))
+    def delete_documents(
+        self,
+        doc_ids: Iterable[int],
+        roots: Iterable[str] = (),  # noqa: ARG002  # roots stay
+        *,
+        restorable: bool = False,
+    ) -> int:
+        return self._catalog.delete_documents(self._visible(doc_ids), restorable=restorable)
 
     def record_access(self, doc_id: int) -> None:
         if self._is_visible(doc_id):

@@ -15,6 +15,7 @@
     units           sizes with units, as people read them
     timestamps      timestamps as in the store and the JSON shapes
     controls        control characters, escaped
+    patterns        regular expressions that are compiled when they are first used
 
 Indexing, queries and snippets share these functions, so that they agree on what a word is.
 """

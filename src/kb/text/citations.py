@@ -7,15 +7,16 @@ percent-encoded; all other characters stay readable, whatever their script.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from kb.errors import InvalidCitation
+from kb.text.patterns import compile_later
 from kb.types import Citation, Span
+from kb.values import NamedTuple
 
-_RESERVED = re.compile(r"[\x00-\x20\x7f-\xa0#%?\u2028\u2029\ud800-\udfff]")
-_ESCAPE = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_LINES = re.compile(r"L([1-9][0-9]{0,9})(?:-L([1-9][0-9]{0,9}))?")
-_PAGE = re.compile(r"page=([1-9][0-9]{0,9})")
+_RESERVED = compile_later(r"[\x00-\x20\x7f-\xa0#%?\u2028\u2029\ud800-\udfff]")
+_ESCAPE = compile_later(r"(?:%[0-9A-Fa-f]{2})+")
+_LINES = compile_later(r"L([1-9][0-9]{0,9})(?:-L([1-9][0-9]{0,9}))?")
+_PAGE = compile_later(r"page=([1-9][0-9]{0,9})")
 
 
 class Target(NamedTuple):

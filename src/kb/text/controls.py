@@ -6,9 +6,9 @@ backslash escapes. Everything else stays as it is.
 
 from __future__ import annotations
 
-import re
+from kb.text.patterns import compile_later
 
-_CONTROLS = re.compile(
+_CONTROLS = compile_later(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
 _LAYOUT = "\t\n"  # allowed in text of several lines

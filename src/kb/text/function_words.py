@@ -111,3 +111,8 @@ def is_written_in(text: str, code: str) -> bool:
     count = sum(word in own for word in words)
     english = sum(word in _ENGLISH and word not in own for word in words)
     return count >= _MIN_SHARE_OF_PASSAGE * len(words) and count > 2 * english
+
+
+def is_function_word(word: str) -> bool:
+    """Whether a lower-case word is a function word of any language here."""
+    return word in _ENGLISH or any(word in words for words in _WORDS.values())

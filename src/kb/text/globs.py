@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+
+from kb.values import NamedTuple
 
 STAR, ANY, FOLDERS = "[^/]*", "(?s:.*)", "(?:(?s:.*)/)?"
 _MANY = frozenset((STAR, ANY, FOLDERS))

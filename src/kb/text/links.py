@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 
 from kb.errors import is_unicode
 from kb.types import LINE_TYPES, Citation, FileLocation
+from kb.values import replace
 
 NONE, FILE, OBSIDIAN = "none", "file", "obsidian"  # of `kb.types.LINK_FORMS`; the others:
 _EDITORS = {

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from kb.text.patterns import compile_later
 from kb.text.plain_words import plain_form, plain_words
 
 # Scripts without spaces between words: Han, kana, bopomofo, and Thai, Lao, Khmer and Burmese with
@@ -37,12 +38,11 @@ _LONG_SYMBOL_RUN = r"[^\w\s\x00-\x7f]{31,}"  # may be a stack of combining marks
 _HALF_WIDTH_KATAKANA = "[\uff66-\uff9f]"
 _BESIDE_RUN = rf"(?<=[{_UNSPACED}])[^\W_{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?=[{_UNSPACED}])"
 _NOT_CAPITAL = r"[^\W_0-9A-Z]"  # any letter but an ASCII capital, so `Élan` is one word
-_CAMEL_CASE_WORD = re.compile(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
+_CAMEL_CASE_WORD = compile_later(rf"[A-Z]+(?!{_NOT_CAPITAL})|[A-Z]?{_NOT_CAPITAL}+|[0-9]+")
 _KINDS = bytes(  # A for an ASCII capital, a for another ASCII letter or a digit
     ord("A" if chr(byte).isupper() else "a" if chr(byte).isalnum() else " ") if byte < 128 else 32
     for byte in range(256)
 )
-_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*+[A-Z][A-Za-z0-9]*+")
 
 # English words that carry the form of a question rather than its topic.
 STOP_WORDS = frozenset(
@@ -124,18 +124,21 @@ def split_identifier(word: str) -> list[str]:
 
 
 def find_identifiers(text: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield start, end and words of every identifier in `text`."""
-    if not _has_inner_capital(text):  # true of most prose, and ten times as fast
-        return
-    for match in _IDENTIFIER.finditer(text):
-        if words := split_identifier(match[0]):
-            yield match.start(), match.end(), words
-
-
-def _has_inner_capital(text: str) -> bool:
-    """Whether an ASCII capital follows an ASCII letter or digit."""
-    kinds = text.encode("utf-8", "replace").translate(_KINDS)
-    return b"aA" in kinds or b"AA" in kinds
+    """Yield start, end and words of every identifier in `text`: a run of ASCII letters and digits
+    in which a capital follows another character. Finding the capitals is ten times as fast as a
+    regular expression."""
+    kinds = text.encode("ascii", "replace").translate(_KINDS)
+    small, large, end = kinds.find(b"aA"), kinds.find(b"AA"), 0
+    while small >= 0 or large >= 0:
+        at = small if large < 0 or 0 <= small < large else large
+        start = kinds.rfind(b" ", 0, at) + 1
+        end = kinds.find(b" ", at)
+        end = len(kinds) if end < 0 else end
+        is_word = text[start].isdigit() or not kinds[start:end].strip(b"A")  # such as `NASA`
+        if not is_word and (words := split_identifier(text[start:end])):
+            yield start, end, words
+        small = kinds.find(b"aA", end) if 0 <= small < end else small
+        large = kinds.find(b"AA", end) if 0 <= large < end else large
 
 
 def subwords(heading: str, text: str) -> str:

@@ -16,7 +16,6 @@ from types import ModuleType
 from kb.text.stem import MAX_BYTES, stem
 
 _MAX_CACHE_ENTRIES = 1 << 16  # about 10 MB
-_MAX_SEARCHED_STEMS = 24  # for more, looking at every word is faster
 _MAX_REPLACE_CHARS = 32  # for more, `str.translate` is faster than replacing each
 
 _ASCII = bytes(
@@ -64,10 +63,7 @@ def stems_of(text: str) -> list[str]:
 
 def stems_in(text: str, wanted: Set[str]) -> set[str]:
     """The stems of `wanted` that words of `text` have."""
-    folded = fold(text)
-    if _is_searchable(folded, wanted):
-        return {word_stem for *_, word_stem in _search(folded, wanted)}
-    return set(_wanted_words(folded, wanted).values())
+    return set(_wanted_words(fold(text), wanted).values())
 
 
 def has_phrase(texts: Iterable[str], phrases: Iterable[Sequence[str]]) -> bool:
@@ -83,26 +79,39 @@ def has_phrase(texts: Iterable[str], phrases: Iterable[Sequence[str]]) -> bool:
 
 
 def _has_phrase(padded: str, phrase: Sequence[str]) -> bool:
-    first = f" {phrase[0][:-1]}"
-    start = padded.find(first)
+    longest = max(range(len(phrase)), key=lambda at: len(phrase[at]))  # the rarest, as a rule
+    beginning = f" {phrase[longest][:-1] or phrase[longest]}"
+    start = padded.find(beginning)
     while start >= 0:
-        at = start
-        for wanted in phrase:
-            end = padded.find(" ", at + 1)
-            if end < 0 or _STEMS[padded[at + 1 : end]] != wanted:
-                break
-            at = end
-        else:
+        if _follows(padded, start, phrase[longest:]) and _precedes(padded, start, phrase[:longest]):
             return True
-        start = padded.find(first, start + 1)
+        start = padded.find(beginning, start + 1)
     return False
+
+
+def _follows(padded: str, at: int, stems: Sequence[str]) -> bool:
+    """Whether the words after the space at `at` have these stems."""
+    for wanted in stems:
+        end = padded.find(" ", at + 1)
+        if end < 0 or _STEMS[padded[at + 1 : end]] != wanted:
+            return False
+        at = end
+    return True
+
+
+def _precedes(padded: str, at: int, stems: Sequence[str]) -> bool:
+    """Whether the words before the space at `at` have these stems."""
+    for wanted in reversed(stems):
+        start = padded.rfind(" ", 0, at)
+        if start < 0 or _STEMS[padded[start + 1 : at]] != wanted:
+            return False
+        at = start
+    return True
 
 
 def _select(folded: str, wanted: Set[str]) -> list[Token]:
     """The words whose stem is wanted. Few distinct words are wanted, so finding each of them is
     faster than looking at every word."""
-    if _is_searchable(folded, wanted):
-        return sorted(_search(folded, wanted))
     padded, tokens = f" {folded} ", []
     for word, word_stem in _wanted_words(folded, wanted).items():
         start = padded.find(f" {word} ")
@@ -113,30 +122,15 @@ def _select(folded: str, wanted: Set[str]) -> list[Token]:
     return tokens
 
 
-def _is_searchable(folded: str, wanted: Set[str]) -> bool:
-    """Whether `_search` can be used: words without combining marks, and few stems."""
-    return folded.isascii() and len(wanted) <= _MAX_SEARCHED_STEMS
-
-
-def _search(folded: str, wanted: Set[str]) -> set[Token]:
-    """The words whose stem is wanted. Every word begins with its stem, apart from the last letter
-    of the stem, so that other words need not be stemmed."""
-    padded = f" {folded} "
-    tokens: set[Token] = set()
-    for beginning in {f" {each[:-1]}" for each in wanted if each}:
-        start = padded.find(beginning)
-        while start >= 0 and (end := padded.find(" ", start + 1)) > 0:
-            word_stem = _STEMS[padded[start + 1 : end]]
-            if word_stem and word_stem in wanted:
-                tokens.add((start, end - 1, word_stem))
-            start = padded.find(beginning, end)
-    return tokens
-
-
 def _wanted_words(folded: str, wanted: Set[str]) -> dict[str, str]:
-    """The distinct words whose stem is wanted, with their stems."""
-    stems = _STEMS
-    return {word: word_stem for word in set(folded.split()) if (word_stem := stems[word]) in wanted}
+    """The distinct words whose stem is wanted, with their stems. A word of ASCII begins with its
+    stem, apart from the last letter of a stem of several letters, so that most words need not be
+    stemmed."""
+    stems, words = _STEMS, folded.split()
+    if folded.isascii():
+        beginnings = tuple({each[:-1] or each for each in wanted})
+        words = [word for word in words if word.startswith(beginnings)]
+    return {word: word_stem for word in words if (word_stem := stems[word]) in wanted}
 
 
 # --- folding --------------------------------------------------------------------------------------

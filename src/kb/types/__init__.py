@@ -7,6 +7,8 @@
     jobs        embedding jobs: outcomes, progress, failures
     search      queries, filters, candidates, hits and the response
     comparison  the results of several search methods for one query
+    maps        the library as points
+    answers     the sentences that answer a question
     passages    a passage opened by its citation
     access      what a token may do, and which documents it may see
     reports     the results of ingest, embed, import and doctor
@@ -20,10 +22,11 @@ All values are frozen. Nothing here does I/O or imports numpy, apsw or another p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.types.access import NOTES_ROOT, RIGHTS, Identity, Limits
+    from kb.types.answers import Answer, AnswerSentence, WrittenSentence
     from kb.types.citations import Citation, Span
     from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
     from kb.types.documents import (
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
         Root,
     )
     from kb.types.jobs import EmbedCounts, Failure, Job, Jobs, Outcome, Work
+    from kb.types.maps import LibraryMap, MapPoint
     from kb.types.models import (
         Encoding,
         ExamMark,
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
         TokenVectors,
         Vector,
     )
-    from kb.types.passages import Passage
+    from kb.types.passages import Node, Passage, Rendering
     from kb.types.reports import (
         CopyReport,
         Counts,
@@ -111,7 +115,9 @@ _MODULES = {
     "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
     "VectorMatches Retrieval Degraded Hit Response",
     "comparison": "Compared Overlap Comparison COMPARED",
-    "passages": "Passage",
+    "passages": "Passage Rendering Node",
+    "maps": "LibraryMap MapPoint",
+    "answers": "AnswerSentence WrittenSentence Answer",
     "access": "RIGHTS NOTES_ROOT Limits Identity",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
@@ -134,6 +140,8 @@ __all__ = [
     "SCOPES",
     "TRUSTS",
     "TYPES",
+    "Answer",
+    "AnswerSentence",
     "Attributes",
     "Block",
     "BoostFields",
@@ -170,15 +178,19 @@ __all__ = [
     "Jobs",
     "JsonDict",
     "LexicalQuery",
+    "LibraryMap",
     "Limits",
+    "MapPoint",
     "ModelInfo",
     "ModelSpec",
+    "Node",
     "Outcome",
     "Overlap",
     "Passage",
     "PendingChunk",
     "Query",
     "Renamed",
+    "Rendering",
     "Response",
     "Retrieval",
     "Root",
@@ -192,6 +204,7 @@ __all__ = [
     "Vector",
     "VectorMatches",
     "Work",
+    "WrittenSentence",
 ]
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from kb.types import JsonDict
+from kb.values import Any, dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from kb.types.citations import Span
+from kb.values import Any, NamedTuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)

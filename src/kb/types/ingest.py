@@ -74,11 +74,13 @@ class DocumentDraft:
 
 class DocumentWrite(NamedTuple):
     """A document to write. `moved_from` is the id of a document whose file has moved to this path;
-    the id is kept."""
+    the id is kept. `displaces` is the id of the document that has this path until then: it is moved
+    away with a later write, and has a temporary path before that."""
 
     draft: DocumentDraft
     chunks: Iterable[ChunkDraft]
     moved_from: int | None = None
+    displaces: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,8 @@ class Encoding:
 class ModelInfo:
     """A line of `kb models list`. `origin` is `kb`, `pulled`, `folder`, `endpoint` or the package
     that provides the model. `problem` is the reason why the model cannot be used. `marks` are the
-    results of the exam that `kb models verify` runs."""
+    results of the exam that `kb models verify` runs. `device` tells where a local model runs;
+    `missing` describes the vectors that an export does not compute, and how to get them."""
 
     name: str
     spec: ModelSpec | None = None
@@ -146,3 +147,5 @@ class ModelInfo:
     in_use: bool = False
     problem: str | None = None
     marks: tuple[ExamMark, ...] | None = None
+    device: str | None = None
+    missing: tuple[str, ...] = ()

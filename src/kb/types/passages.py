@@ -1,9 +1,11 @@
-"""A passage opened by its citation. In its own module, because a search does not load it."""
+"""A passage opened by its citation, and a rendered document. In its own module, because a search
+does not load it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kb.types import JsonDict
 from kb.types.citations import Citation
 from kb.types.documents import Document
 
@@ -23,3 +25,16 @@ class Passage:
     text: str
     state: str
     reason: str | None = None  # why the file itself was not read
+
+
+Node = str | JsonDict  # text, or an element: tag, children and a few attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A document for the web page. `kind` is `elements`, `lines` or `pages`; only the first has
+    `nodes`, and an outline of (level, id, text)."""
+
+    kind: str
+    nodes: tuple[Node, ...] = ()
+    outline: tuple[tuple[int, str, str], ...] = ()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.types.citations import Citation
+from kb.values import TYPE_CHECKING, Any, NamedTuple, dataclass, field
 
 if TYPE_CHECKING:
     from kb.types.access import Limits

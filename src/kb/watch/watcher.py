@@ -116,15 +116,24 @@ class Watcher:
             yield [*paths, *self._changed_files()]
 
     def _notifications(self, folders: Sequence[str]) -> Iterator[list[str]]:
+        is_watching = False
         try:
             try:
-                yield from self._changes(folders, ignore=False)
+                for changed in self._changes(folders, ignore=False):
+                    is_watching = True
+                    yield changed
             except PermissionError:  # for a folder inside; see `_changes`
                 self._rescan_s = min(self._rescan_s, FREQUENT_RESCAN_S)
                 yield from self._changes(folders, ignore=True)
         except FileNotFoundError:
             return  # deleted before it could be watched
         except (OSError, RuntimeError) as error:
+            if "decode path" in str(error):  # a name that is not UTF-8, which ingest reads
+                self._rescan_at = 0.0
+                if not is_watching:
+                    self._rescan_s = min(self._rescan_s, FREQUENT_RESCAN_S)
+                    yield from self._idle()
+                return
             raise WatchFailed(f"cannot watch the folders: {error}", _HINT) from error
 
     def _changes(self, folders: Sequence[str], *, ignore: bool) -> Iterator[list[str]]:

@@ -100,6 +100,93 @@ def test_an_export_restores_the_store(stores: Stores, filled: Store, vectors: bo
     assert other.catalog.sample_files(10) == []
 
 
+@pytest.fixture
+def removed(store: Store) -> Store:
+    """A store that keeps the tags of a removed document."""
+    root = store.catalog.ensure_root("/lib", whole=True)
+    doc_id = put(store, "gone.md", "one", root_id=root.root_id, doc_path="lib/gone.md")
+    store.catalog.tag(doc_id, ["ä", "mine", "\U0001f600"], [])
+    store.catalog.record_access(doc_id)
+    store.catalog.delete_documents([doc_id], restorable=True)
+    return store
+
+
+def _back(store: Store, root: str = "/lib") -> dict[str, str]:
+    made = store.catalog.ensure_root(root, whole=True)
+    fields: dict[str, Any] = {"root_id": made.root_id, "doc_path": f"{made.name}/gone.md"}
+    return store.catalog.tag_sources(put(store, "gone.md", "one", **fields))
+
+
+def test_an_export_carries_what_is_kept_of_removed_documents(
+    stores: Stores, removed: Store
+) -> None:
+    lines = export(removed)
+    record = json.loads(lines[-1])
+    assert record.pop("removed_id") == 1
+    assert record == {
+        "record": "removed_document", "root_path": "/lib", "path": "gone.md", "access_count": 1,
+        "user_tags": ["mine", "ä", "\U0001f600"],
+    }  # fmt: skip
+    other = stores.open("other")
+    load(other, lines)
+    assert export(other) == lines
+    (root,) = other.catalog.roots()
+    other.catalog.attach_root(root.root_id, "/mnt/lib")
+    assert set(_back(other, "/mnt/lib")) == {"mine", "ä", "\U0001f600"}
+
+
+@pytest.mark.parametrize("has", ["nothing", "document", "removed document"])
+def test_a_merge_unites_tags_of_removed_documents(stores: Stores, removed: Store, has: str) -> None:
+    other = stores.open("other")
+    root = other.catalog.ensure_root("/lib", whole=True)
+    if has != "nothing":
+        doc_id = put(other, "gone.md", "own", root_id=root.root_id, doc_path="lib/gone.md")
+        other.catalog.tag(doc_id, ["own"], [])
+        if has == "removed document":
+            other.catalog.delete_documents([doc_id], restorable=True)
+    for _ in range(2):
+        load(other, export(removed), merge=True)
+    if has == "document":
+        (document,) = other.catalog.documents(Filters(), None)
+        assert (document.access_count, "mine" in document.tags) == (1, True)
+    own = set() if has == "nothing" else {"own"}
+    assert set(_back(other)) == {"mine", "ä", "\U0001f600"} | own
+
+
+def test_a_merged_document_gets_the_tags_that_this_store_kept(
+    stores: Stores, removed: Store
+) -> None:
+    other = stores.open("other")
+    root = other.catalog.ensure_root("/lib", whole=True)
+    put(other, "gone.md", "returns", root_id=root.root_id, doc_path="lib/gone.md")
+    load(removed, export(other), merge=True)
+    (document,) = removed.catalog.documents(Filters(), None)
+    assert document.tags == ("mine", "ä", "\U0001f600")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("root_path", "lib"),
+        ("root_path", "/l\0"),
+        ("path", "../x"),
+        ("path", ""),
+        ("access_count", -1),
+        ("user_tags", [1]),
+        ("user_tags", "mine"),
+        ("user_tags", ["x" * 1_000_001]),
+        ("user_tags", ["\ud800"]),
+    ],
+)
+def test_a_removed_document_that_kb_cannot_have_written(
+    stores: Stores, removed: Store, field: str, value: object
+) -> None:
+    *lines, last = export(removed)
+    changed = json.dumps(json.loads(last) | {field: value}).encode()
+    with pytest.raises(BrokenImport, match=f"line {len(lines) + 1}"):
+        load(stores.open("other"), [*lines, changed])
+
+
 def test_an_export_is_of_one_state(stores: Stores, filled: Store) -> None:
     writer = stores.open()
     expected = export(filled)

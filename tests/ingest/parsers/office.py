@@ -18,6 +18,7 @@ ODF = " ".join(
     for name, space in (
         ("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"),
         ("presentation", "presentation"), ("meta", "meta"), ("style", "style"),
+        ("svg", "svg-compatible"),
     )
 )  # fmt: skip
 
@@ -112,7 +113,9 @@ def xlsx(
 # --- OpenDocument ---------------------------------------------------------------------------------
 
 
-def opendocument(body: str, *, meta: str = "", styles: str = "", manifest: str = "") -> bytes:
+def opendocument(
+    body: str, *, meta: str = "", styles: str = "", manifest: str = "", **parts: str
+) -> bytes:
     files: dict[str, str | bytes] = {
         "mimetype": "application/vnd.oasis.opendocument.text",
         "content.xml": f"<office:document-content {ODF}><office:body>{body}</office:body>"
@@ -122,4 +125,4 @@ def opendocument(body: str, *, meta: str = "", styles: str = "", manifest: str =
         "styles.xml": f"<office:document-styles {ODF}>{styles}</office:document-styles>",
         "META-INF/manifest.xml": f"<manifest>{manifest}</manifest>",
     }
-    return zipped(files)
+    return zipped(files | parts)

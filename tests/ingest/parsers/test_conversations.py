@@ -49,7 +49,8 @@ CLAUDE = {
 def test_chatgpt() -> None:
     parsed = parse([CHATGPT])
     assert parsed.text == (
-        "# Buoy batteries\n\n2026-01-31\n\n**You:**\nWhich battery lasts?\n\n"
+        "# Buoy batteries\n\n2026-01-31\n\n**System:**\nhidden instructions\n\n"
+        "**You:**\nWhich battery lasts?\n\n"
         "**Assistant:**\nLithium thionyl chloride.\n\n- light\n\n**You:**\na picture's words\n\n"
         "**Assistant:**\nAn earlier answer."
     )
@@ -59,7 +60,7 @@ def test_chatgpt() -> None:
 
 def test_claude() -> None:
     assert parse([CLAUDE]).text == (
-        "# Tide tables\n\n2026-01-31\n\n**You:**\nWhen?\n\nhigh, low\n\ntides.csv\n\n"
+        "# Tide tables\n\n2026-01-31\n\n**You:**\nold form\n\nWhen?\n\nhigh, low\n\ntides.csv\n\n"
         "**Assistant:**\nAt noon."
     )
 
@@ -74,6 +75,7 @@ def test_which_files() -> None:
     assert name("conversations.json", data) == "conversations"
     assert name("conversations-002.json", b"\xef\xbb\xbf " + data) == "conversations"
     assert name("conversations.json", b'{"a": 1}') != "conversations"
+    assert name("conversations.json", b'[{"a": 1}]') != "conversations"  # other JSON is read
     assert name("other.json", data) != "conversations"
 
 
@@ -90,3 +92,51 @@ def test_cycles_and_odd_values() -> None:
 def test_files_that_are_none(data: bytes) -> None:
     with pytest.raises(Unreadable, match="not an export of conversations"):
         ConversationsParser().parse(Source("conversations.json", data))
+
+
+def content(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"message": {"author": {"role": "user"}, "content": {"content_type": kind, **fields}}}
+
+
+def claude(**message: Any) -> dict[str, Any]:
+    return {"name": "t", "chat_messages": [{"sender": "assistant", "uuid": "noise", **message}]}
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        {"mapping": {"a": content("user_editable_context", user_profile="w1", about="w2")}},
+        {"mapping": {"a": content("thoughts", thoughts=[{"summary": "w1", "content": "w2"}])}},
+        {"mapping": {"a": content("tether_quote", title="w1", url="https://w2", text="t")}},
+        {"mapping": {"a": {"message": {"metadata": {"attachments": [{"name": "w1.pdf"}]},
+                                       "content": {"parts": ["w2"]}}}}},
+        {"mapping": {"a": content("text", parts=[[[[[[[[[[[{"x": [["w1", "w2"]]}]]]]]]]]]]])}},
+        claude(content=[{"type": "tool_use", "name": "artifacts",
+                         "input": {"title": "w1", "content": "w2"}}]),
+        claude(content=[{"name": "x", "input": {"type": "w1", "deep": [{"at": "w2", "id": 4711}]},
+                         "type": "noise"}]),
+        claude(files=[{"file_name": "w1.png", "file_uuid": "noise"}], text="w2"),
+        claude(text="w1", content=[{"type": "text", "text": "w2"}]),
+        {"title": "another", "messages": ["w1", {"body": {"x": "w2"}}], "id": "noise"},
+        ["w1", {"a": "w2"}],
+        "w1 w2",
+    ],
+)  # fmt: skip
+def test_no_text_is_dropped(conversation: Any) -> None:
+    text = parse([CLAUDE, conversation]).text or ""
+    assert "w1" in text
+    assert "w2" in text
+    assert "noise" not in text
+
+
+def test_a_text_that_repeats_the_content_is_not_written_twice() -> None:
+    message = claude(text="At noon.\n\nBy the pier.",
+                     content=[{"text": "At noon."}, {"text": "By the pier."}])  # fmt: skip
+    assert (parse([message]).text or "").count("noon") == 1
+
+
+def test_deep_content() -> None:
+    deep: Any = "bottom"
+    for _ in range(300):
+        deep = [{"parts": deep}]
+    assert "bottom" in (parse([claude(content=deep)]).text or "")

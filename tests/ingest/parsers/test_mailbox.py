@@ -54,11 +54,40 @@ def test_line_ends_of_windows() -> None:
     assert "From a" not in parsed.text
 
 
-def test_a_message_that_cannot_be_read() -> None:
-    parsed = parse(b"From a\nSubject: good\n\ntext\n\nFrom b\n\x00\x01 no header\n\n")
+DATED = b"From ada@example.org Thu Jan  1 00:00:00 2026\n"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [DATED, b"From - Thu Jan 01 00:00:00 2026\r\n", b"From 17@x Thu Jan 01 00:00:00 +0000 2026\n"],
+)
+@pytest.mark.parametrize("following", [b"", b"Note: w3x like a header\n", b"w3x\n"])
+def test_a_line_of_a_text_that_begins_like_a_separator(first: bytes, following: bytes) -> None:
+    """Mailboxes of Thunderbird and others do not quote such lines."""
+    message = b"Subject: %s\n\nw1x\n\nFrom w2x on it falls.\n" + following + b"\nw4x\n\n"
+    data = (first + message % b"one") + (first + message % b"two")
+    parsed = parse(data.replace(b"\r\n", b"\n").replace(b"\n", first[-2:].lstrip(b"26")))
     assert parsed.text is not None
-    assert "good" in parsed.text
-    assert parsed.warnings == ("message 2: not an e-mail: it does not begin with a header",)
+    assert parsed.warnings == ()
+    assert {block.heading_path for block in parsed.blocks} == {("one",), ("two",)}
+    words = ["w1x", "From w2x on it falls.", "w4x", *(["w3x"] if following else [])]
+    assert [parsed.text.count(word) for word in words] == [2] * len(words)
+    assert "Jan" not in parsed.text
+
+
+def test_text_that_is_no_message_is_kept() -> None:
+    parsed = parse(b"before it\n\n" + DATED + b"Subject: good\n\ntext\n\nFrom b\n\x01 no header\n")
+    assert parsed.text is not None
+    for words in ("before it", "good", "From b", "no header"):
+        assert words in parsed.text
+    assert "Jan" not in parsed.text
+    broken = parse(DATED + b"no header\nat all\n\n" + DATED + b"Subject: good\n\ntext\n")
+    assert broken.text is not None
+    assert "no header\nat all" in broken.text
+    assert "good" in broken.text
+    assert broken.warnings == (
+        "message 1 is kept as plain text: not an e-mail: it does not begin with a header",
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"Subject: x\n\ntext", b"From a\n\x00"])

@@ -8,7 +8,7 @@ from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers.opendocument import OpendocumentParser
 from kb.ports import Parsed, Source
 from tests.ingest.parsers.archives import zipped
-from tests.ingest.parsers.office import opendocument
+from tests.ingest.parsers.office import ODF, opendocument
 
 
 def parse(data: bytes, name: str = "boat.odt") -> Parsed:
@@ -68,7 +68,7 @@ def test_a_presentation() -> None:
     body = f"<draw:page>{first}{notes}</draw:page><draw:page>{frame('end', 'outline')}</draw:page>"
     parsed = parse(opendocument(f"<office:presentation>{body}</office:presentation>"), "a.odp")
     assert parsed.text == (
-        "# Slide 1: Anchors\n\nDrop them slowly\n\nsay hello\n\n# Slide 2\n\nend"
+        "# Slide 1: Anchors\n\nDrop them slowly\n\nsay hello\n\n# Slide 2\n\nend\n\n3"
     )
     assert parsed.title == "Anchors"
 
@@ -79,7 +79,8 @@ def test_properties_and_headers() -> None:
         "<meta:keyword>rope</meta:keyword><meta:keyword>sail</meta:keyword>"
         "<meta:creation-date>2026-01-31T08:00:00</meta:creation-date>"
     )
-    styles = "<style:header><text:p>Harbour office</text:p></style:header>"
+    header = "<style:header><text:p>Harbour office</text:p></style:header>"
+    styles = f"<office:master-styles>{header}</office:master-styles>"
     parsed = parse(opendocument("<text:p>x</text:p>", meta=meta, styles=styles))
     assert parsed.text == "x\n\nHarbour office\nAda\nrope, sail"
     assert parsed.title == "Boat"
@@ -93,6 +94,25 @@ def test_deep_nesting() -> None:
     assert parse(opendocument(body)).text == "deep"
 
 
+@pytest.mark.parametrize(
+    ("opening", "inside", "closing"),
+    [
+        ("<text:p>x", "end", "</text:p>"),
+        ("<text:list><text:list-item>", "<text:h>end</text:h>", "</text:list-item></text:list>"),
+        ("<text:list><text:list-item>", "<text:p>end</text:p>", "</text:list-item></text:list>"),
+    ],
+)
+def test_nesting_takes_linear_time(opening: str, inside: str, closing: str) -> None:
+    """Otherwise it would take minutes."""
+    body = opening * 18_000 + inside + closing * 18_000
+    assert "end" in (parse(opendocument(body)).text or "")
+
+
+def test_a_count_of_spaces_that_is_no_number() -> None:
+    spaces = f"<text:p>a<text:s text:c='{'9' * 5000}'/>b</text:p>"
+    assert parse(opendocument(spaces)).text == "a b"
+
+
 def test_files_that_are_none() -> None:
     with pytest.raises(Unreadable, match=r"content\.xml is missing"):
         parse(zipped({"a.txt": "x"}))
@@ -104,3 +124,65 @@ def test_nested_bodies_are_read_once() -> None:
     """Each would otherwise be read as often as it is deep."""
     body = "<office:body>" * 300 + "<text:p>moor</text:p>" + "</office:body>" * 300
     assert parse(opendocument(f"<office:text>{body}</office:text>")).text == "moor"
+
+
+FRAME = "<draw:frame><svg:title>w1x</svg:title><svg:desc>w2x</svg:desc></draw:frame>"
+BOX = "<draw:frame><draw:text-box><text:p>{}</text:p></draw:text-box></draw:frame>"
+
+
+def table(cell: str, before: str = "") -> str:
+    inside = f"<table:table-cell>{cell}</table:table-cell>"
+    return f"<table:table>{before}<table:table-row>{inside}</table:table-row></table:table>"
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("a.odt", table('<text:h text:outline-level="2">w1x</text:h><text:p>w2x</text:p>')),
+        ("a.odt", table("<text:list><text:list-item><text:h>w1x</text:h></text:list-item>"
+                        "</text:list><text:p>w2x</text:p>")),
+        ("a.odt", table(f"<text:p>cell{FRAME}</text:p>")),
+        ("a.odt", table("x", "<table:title>w1x</table:title><table:desc>w2x</table:desc>")),
+        ("a.odt", f"<text:list><text:list-item><text:p>i{FRAME}</text:p></text:list-item>"
+                  "</text:list>"),
+        ("a.odt", "<text:p>t<office:annotation><dc:creator xmlns:dc='urn:dc'>w1x</dc:creator>"
+                  "<text:p>w2x</text:p></office:annotation></text:p>"),
+        ("a.ods", table("x", f"<table:shapes>{BOX.format('w1x w2x')}</table:shapes>")),
+        ("a.ods", f"<table:content-validation><table:help-message><text:p>w1x</text:p>"
+                  f"</table:help-message></table:content-validation>{table('<text:p>w2x</text:p>')}"),
+        ("a.odp", "<draw:page><draw:g>" + BOX.format("w1x").replace(
+            "frame>", "frame presentation:class='title'>", 1) + f"</draw:g>{BOX.format('w2x')}"
+            "</draw:page>"),
+        ("a.odp", "<draw:page>" + BOX.format("w1x w2x").replace(
+            "frame>", "frame presentation:class='footer'>", 1) + "</draw:page>"),
+        ("a.odp", "<presentation:footer-decl>w1x</presentation:footer-decl>"
+                  "<presentation:header-decl>w2x</presentation:header-decl>"),
+    ],
+)  # fmt: skip
+def test_no_text_is_dropped(name: str, body: str) -> None:
+    text = parse(opendocument(body), name).text or ""
+    assert text.count("w1x") == 1
+    assert text.count("w2x") == 1
+
+
+def test_headers_of_left_pages_and_embedded_objects() -> None:
+    headers = "".join(
+        f"<style:{kind}><text:{tag}>{kind}word</text:{tag}></style:{kind}>"
+        for kind, tag in (("header-left", "p"), ("footer-left", "h"), ("footer-first", "p"))
+    )
+    page = f"<style:master-page>{headers}</style:master-page>"
+    objects = {
+        "Object 1/content.xml": f"<office:document-content {ODF}><office:body><office:chart>"
+        "<text:p>sales</text:p></office:chart></office:body></office:document-content>",
+        "Object 2/content.xml": "<math><mi>alpha</mi><annotation>size beta</annotation></math>",
+    }
+    styles = f"<office:master-styles>{page}</office:master-styles>"
+    text = parse(opendocument("<text:p>x</text:p>", styles=styles, **objects)).text or ""
+    for word in ("header-leftword", "footer-leftword", "footer-firstword", "sales", "alpha",
+                 "beta"):  # fmt: skip
+        assert word in text
+
+
+def test_parts_of_words_are_not_repeated() -> None:
+    text = parse(opendocument("<text:p>carbu<text:span>rettor</text:span></text:p>")).text
+    assert text == "carburettor"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from typing import Any
 
 import pytest
@@ -66,3 +68,24 @@ def test_files_that_are_none() -> None:
         parse(b"\xd0\xcf\x11\xe0 old")
     with pytest.raises(Unreadable, match="defines XML entities"):
         parse(zipped({"ppt/presentation.xml": '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'}))
+
+
+def test_dates_headers_and_footers_are_kept_once() -> None:
+    footer = shape(paragraph("Tidepool Ltd"), kind="ftr") + shape(paragraph("31 May"), kind="dt")
+    data = pptx(
+        [TITLE + footer, shape(paragraph("b")) + footer],
+        notes={1: shape(paragraph("for the board"), kind="hdr") + shape(paragraph("hello"))},
+    )
+    text = parse(data).text or ""
+    assert [text.count(word) for word in ("Tidepool Ltd", "31 May", "for the board")] == [1, 1, 1]
+    assert text.index("hello") < text.index("Tidepool")
+
+
+def test_a_slide_that_is_listed_twice_is_read_once() -> None:
+    data = pptx([shape(paragraph("once")), shape(paragraph("other"))])
+    files = {name: zipfile.ZipFile(io.BytesIO(data)).read(name) for name in
+             zipfile.ZipFile(io.BytesIO(data)).namelist()}  # fmt: skip
+    rels = files["ppt/_rels/presentation.xml.rels"].replace(b"slide1.xml", b"slide2.xml")
+    assert parse(zipped(files | {"ppt/_rels/presentation.xml.rels": rels})).text == (
+        "# Slide 1\n\nonce"
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 
 from kb.ingest.decode import Unreadable, Unsupported
@@ -91,3 +94,45 @@ def test_files_that_are_none() -> None:
         parse(zipped({"a.txt": "x"}))
     with pytest.raises(Unsupported, match="without a password"):
         parse(b"\xd0\xcf\x11\xe0 old")
+
+
+def test_no_text_is_dropped() -> None:
+    """Hints, headers and names are outside of the cells; programs other than Excel write formulas
+    without values."""
+    row = cell(" 0 ", t="s") + '<c><f>HYPERLINK("http://a.example","label")</f></c>'
+    row += "<c t='str'><f>IF(A1,B1)</f><v></v></c>"
+    more = (
+        '<headerFooter><oddHeader>&amp;L&amp;"Arial,Bold"&amp;12harbor &amp;P</oddHeader>'
+        "</headerFooter>"
+        '<hyperlinks><hyperlink ref="A1" tooltip="hint" display="shown"/></hyperlinks>'
+        '<dataValidations><dataValidation promptTitle="asks" prompt="choose" error="wrong">'
+        '<formula1>"oak,pine"</formula1></dataValidation><dataValidation>'
+        "<formula1>$Q$7:$Q$8</formula1></dataValidation></dataValidations>"
+    )
+    settings = (
+        "<definedNames><definedName name='discount'>0.93</definedName>"
+        "<definedName name='_xlnm.Print_Area'>Sheet9</definedName></definedNames>"
+        '<sheets><sheet name="orphan" sheetId="7"/></sheets>'
+    )
+    data = xlsx({"S": [row]}, strings=["<t>spaced</t>"], settings=settings)
+    sheet = zipfile.ZipFile(io.BytesIO(data)).read("xl/worksheets/s1.xml").decode()
+    files = {"xl/worksheets/s1.xml": sheet.replace("</worksheet>", f"{more}</worksheet>")}
+    text = parse(xlsx({"S": [row]}, strings=["<t>spaced</t>"], settings=settings, **files)).text
+    assert text is not None
+    for word in ("spaced", 'HYPERLINK("http://a.example","label")', "harbor", "hint", "shown",
+                 "asks", "choose", "wrong", "oak,pine", "discount", "0.93", "orphan"):  # fmt: skip
+        assert word in text
+    for word in ("Arial", "IF(", "$Q", "Sheet9", "&"):
+        assert word not in text
+
+
+def test_nesting_and_repetition_take_linear_time() -> None:
+    """Otherwise these would take minutes."""
+    rows = "<row><c t='inlineStr'>" * 20_000 + "<is><t>deep</t></is>" + "</c></row>" * 20_000
+    assert "7" in (parse(xlsx({"S": [rows, cell("7")]})).text or "")
+    spoken = "<rPh>" * 20_000 + "<t>x</t>" + "</rPh>" * 20_000
+    assert parse(xlsx({"S": [cell("0", t="s")]}, strings=[f"<t>y</t>{spoken}"])).text == "# S\n\ny"
+    long = "word " * 20_000
+    many = cell("0", t="s") * 20_000
+    text = parse(xlsx({"S": [many]}, strings=[f"<t>{long}</t>"])).text or ""
+    assert len(text) < 3_000_000

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -23,10 +26,13 @@ from kb.errors import (
     StoreUnusable,
 )
 from kb.store import open_store
+from kb.store.postgres import connection as connection_module
 from kb.store.postgres import schema as schema_module
+from kb.store.postgres.location import Location
 from kb.store.postgres.store import PostgresStore
 from kb.types import Filters
 from tests.conformance.store.samples import EVERYTHING, put
+from tests.conftest import Clock
 from tests.postgres import Server
 from tests.store.postgres.conftest import Open
 
@@ -113,13 +119,30 @@ def test_an_older_schema_is_migrated(
     store: PostgresStore, open_again: Open, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "a", "text")
-    monkeypatch.setattr(schema_module, "VERSION", 2)
+    newer = schema_module.VERSION + 1
+    monkeypatch.setattr(schema_module, "VERSION", newer)
     monkeypatch.setattr(schema_module, "_script", lambda _: b"CREATE TABLE later (id bigint)")
     with pytest.raises(StoreUnusable, match="older schema"):
         open_again(read_only=True).catalog.version()
     assert len(open_again().catalog.documents(Filters(), None)) == 1
     row = sql.execute("SELECT schema_version, to_regclass('later')::text FROM state").fetchone()
-    assert row == (2, "later")
+    assert row == (newer, "later")
+
+
+def test_a_store_that_another_process_creates_first(
+    postgres: Server, open_again: Open, schema: str, clock: Clock
+) -> None:
+    """The second process has looked before, and begins to create the store afterwards."""
+    location = Location.parse(postgres.url(schema=schema))
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("BEGIN")
+        schema_module.set_path(connection, schema)
+        assert schema_module.version(connection, location) is None
+        put(open_again(), "a", "text")
+        schema_module.migrate(connection, location, clock)
+        assert schema_module.version(connection, location) == schema_module.VERSION
+        connection.execute("COMMIT")
+    assert len(open_again().catalog.documents(Filters(), None)) == 1
 
 
 def test_a_schema_of_another_application(open_again: Open, sql: Sql, schema: str) -> None:
@@ -234,3 +257,67 @@ def test_a_full_disk(store: PostgresStore, sql: Sql) -> None:
     sql.execute("DROP TRIGGER full_disk ON chunks")
     put(store, "b", "fresh water")
     assert store.catalog.counts().documents == 2
+
+
+def test_a_suspended_writer_does_not_keep_others_out(
+    open_again: Open, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_IDLE_S", 0.2)
+    suspended = open_again(busy_timeout_s=0.2)
+
+    def write_slowly() -> None:
+        with suspended._database.writing() as session:
+            session.execute("UPDATE state SET changes = changes + 1")
+            put(store, "a", "text")  # waits until the server has ended the other transaction
+            session.execute("SELECT 1")
+
+    with pytest.raises(StoreBusy, match="lost"):
+        write_slowly()
+    assert len(suspended.catalog.documents(Filters(), None)) == 1
+    put(suspended, "b", "text")
+
+
+class _Proxy:
+    """Forwards connections to the server, until it is frozen: then they stay open, and silent."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._frozen = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def freeze(self) -> None:
+        self._frozen.set()
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            server = socket.create_connection(("127.0.0.1", self._port))
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=self._forward, args=pair, daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if self._frozen.is_set():
+                    threading.Event().wait()
+                target.sendall(data)
+
+
+def test_a_server_that_does_not_respond_is_not_waited_for(
+    postgres: Server, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_GRACE_S", 0.1)
+    url = urlsplit(postgres.url(schema=schema))
+    proxy = _Proxy(url.port or 5432)
+    store = open_store(url._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl())
+    put(store, "a", "text")
+    with Deadline(30.0), store.snapshot():
+        assert len(store.catalog.documents(Filters(), None)) == 1
+    proxy.freeze()
+    for _ in range(2):
+        with pytest.raises((DeadlineExceeded, StoreUnusable)), Deadline(0.3):
+            store.catalog.documents(Filters(), None)
+    with pytest.raises((DeadlineExceeded, StoreUnusable)), Deadline(0.3):
+        put(store, "b", "text")

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import sys
+from urllib.parse import unquote
 
 import pytest
 
 from kb.errors import InvalidRequest, MissingExtra
+from kb.processes import machine_name
 from kb.store import local_path, open_store
 from kb.store.postgres.location import Location
 
@@ -45,12 +47,34 @@ def test_the_path_depends_on_the_server_the_database_and_the_schema_only() -> No
         "postgresql://db/a?schema=pg_x",
         "postgresql://db/a?schema=x&schema=y",
         "postgresql://u:p#w@db/a",
+        "postgresql://u:sEcret%zz@db/a",
+        "postgresql://u:sEcret%@db/a",
+        "postgresql://db/a?password=sEcret%2",
+        "postgresql://u:sEcret@[db/a",
     ],
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         Location.parse(url)
     assert error.value.hint
+    assert "sEcret" not in str(error.value.to_dict())
+
+
+@pytest.mark.parametrize("password", ["sEcret", "sEcr%20et", "sE%25cret"])
+def test_messages_of_the_driver_do_not_show_the_password(password: str) -> None:
+    """libpq repeats the parts of a URL that it does not understand."""
+    location = Location.parse(f"postgresql://ada:{password}@db/team")
+    message = f'cannot use "{password}", that is {unquote(password)!r}'
+    shown = location.without_secrets(message)
+    assert password not in shown
+    assert unquote(password) not in shown
+
+
+def test_the_machine_is_no_parameter_of_the_driver() -> None:
+    location = Location.parse("postgresql://db/team?machine=nfs&sslmode=require")
+    assert location.machine == "nfs"
+    assert location.dsn == location.shown == "postgresql://db/team?sslmode=require"
+    assert Location.parse("postgresql://db/team").machine == machine_name() != ""
 
 
 def test_the_driver_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from kb.ingest.parser_support.extract import Extract
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
+_MAX_PAIRS = 4_000_000  # of a card and a group: beyond, cards are not assigned to groups
 _LABELS = ("text", "label", "url")
 
 
@@ -32,9 +33,10 @@ class CanvasParser(FormatParser):
         groups = [node for node in nodes if node.get("type") == "group"]
         out = Extract()
         cards: dict[int, list[dict[str, Any]]] = {}
+        near = groups if len(groups) * len(nodes) <= _MAX_PAIRS else []
         for node in nodes:
             if node.get("type") != "group":
-                cards.setdefault(_group(node, groups), []).append(node)
+                cards.setdefault(_group(node, near), []).append(node)
         for index in sorted(cards.keys() | set(range(len(groups)))):
             if index >= 0:
                 out.heading(1, _string(groups[index], "label") or "Group")

@@ -6,9 +6,7 @@ spaces. No character is syntax, unless the whole query is in single quotes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kb.config import MAX_QUERY_CHARS
 from kb.errors import InvalidRequest
@@ -20,16 +18,18 @@ from kb.text.normalize import (
     unspaced_runs,
     without_unspaced_runs,
 )
+from kb.text.patterns import compile_later
 from kb.text.plain_words import plain_query
 from kb.text.tokenize import tokenize
 from kb.types import Degraded, LexicalQuery
+from kb.values import dataclass
 
 MAX_TERMS = 256  # distinct terms; `degraded` reports how many more there are
 MAX_RUN_CHARS = 4_096  # of scripts without spaces, whose every two letters are a lookup
 MAX_EXPRESSION_CHARS = 8_000  # FTS5 parses an expression without a deadline
 _OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
 
-_FTS5_SYNTAX = re.compile(r'[(){}\[\]^"~*?:\\]')
+_FTS5_SYNTAX = compile_later(r'[(){}\[\]^"~*?:\\]')
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,13 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
 
 from kb.deadline import pause_deadline
 from kb.errors import InvalidRequest, ModelBroken, ModelMissing
 from kb.index.normalize import normalize as normalize_vector
 from kb.search.retrievers.availability import EncoderSource
+from kb.values import TYPE_CHECKING, NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from kb.ports import Encoder

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum
-from typing import Any
 from unicodedata import category
 
 from kb.text.normalize import unspaced_runs, without_unspaced_runs
+from kb.values import Any, dataclass
 
 FEW_WORDS, MANY_WORDS = 3, 10
 _LETTERS_PER_WORD = 2  # in scripts without spaces

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
 from math import exp, log
 from types import MappingProxyType
 
+from kb.text.patterns import compile_later
 from kb.types import BoostFields, Document, ScoredChunk
+from kb.values import TYPE_CHECKING, dataclass, field
+
+if TYPE_CHECKING:
+    from datetime import date
 
 BOOSTS = ("type", "access", "decay")
 # Factors by the kind of a document [004]; 1 for other kinds.
@@ -20,7 +23,7 @@ TYPE_WEIGHTS: Mapping[str, float] = MappingProxyType(
 )
 HALF_LIFE_DAYS = 30.0
 
-_DAILY = re.compile(r"(\d{4})-(\d{2})-(\d{2})\.md", re.ASCII)
+_DAILY = compile_later(r"(\d{4})-(\d{2})-(\d{2})\.md", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ def day_of(path: str) -> date | None:
     match = _DAILY.fullmatch(path.rpartition("/")[2])
     if match is None:
         return None
+    from datetime import date
+
     try:
         return date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:  # 2026-02-31

@@ -16,11 +16,11 @@ may have all of their vectors, and those about another none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import fsum
 
 from kb.search.ranking.fusion import RankedList
 from kb.search.retrievers.registry import LEXICAL
+from kb.values import replace
 
 FIRST = 50
 LEAST, ENOUGH = 0.3, 0.8  # shares of the first candidates by words

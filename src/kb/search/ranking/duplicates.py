@@ -52,6 +52,7 @@ class DuplicateFinder:
                 and (first in text or second in text or third in text)
                 and are_near(text, other)
             ):
+                self._equal[text] = other_id  # a copy of this one repeats the better passage
                 return other_id
         self._near.append((chunk_id, text, _stretches(text)))
         return None

@@ -12,7 +12,6 @@ broken by lexical rank, then by chunk id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from math import exp, fsum, inf, isnan, sqrt
 from operator import mul
 
@@ -21,6 +20,7 @@ from kb.search.ranking.calibration import unchanged
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
 from kb.types import ScoredChunk
+from kb.values import dataclass, field
 
 FUSIONS = ("none", "rrf", "weighted", "convex")
 NORMALISATIONS = ("zscore", "minmax")

@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise, takewhile
 from math import exp, fsum
-from typing import NamedTuple
 
 from kb.text.normalize import STOP_WORDS, unspaced_runs
 from kb.text.tokenize import fold, tokenize
 from kb.types import ScoredChunk
+from kb.values import NamedTuple
 
 VERBATIM, WORDS, RARE, NONE = 3, 2, 1, 0
 NAMES = {VERBATIM: "verbatim", WORDS: "words", RARE: "rare words", NONE: "run"}
@@ -156,12 +156,22 @@ def run_weight(query: LiteralQuery, spaced: str) -> float:
 
 def _runs(words: Sequence[str], spaced: str) -> list[tuple[int, int]]:
     """The longest runs of words in the text, as start and end; none is inside another."""
+    # Most passages have few pairs of the query's words, and a run is made of such pairs.
+    pairs = [f" {first} {second} " in spaced for first, second in pairwise(words)]
+    if True not in pairs:
+        return []
     runs: list[tuple[int, int]] = []
     end = 0
     for start in range(len(words)):
         end = max(end, start)
         before = end
-        while end < len(words) and f" {' '.join(words[start : end + 1])} " in spaced:
+        if end == start and not (start < len(pairs) and pairs[start]):
+            continue  # no run starts here
+        while (
+            end < len(words)
+            and (end == start or pairs[end - 1])
+            and f" {' '.join(words[start : end + 1])} " in spaced
+        ):
             end += 1
         if end - start > 1 and (end > before or not runs):
             runs.append((start, end))

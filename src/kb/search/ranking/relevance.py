@@ -12,9 +12,9 @@ about the question as not, if half of all questions can be answered.
 from __future__ import annotations
 
 from math import exp, log, log1p
-from typing import NamedTuple
 
 from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Parameters
+from kb.values import NamedTuple
 
 _MAX_MARGIN = 0.25  # in a small store, larger margins occur by chance
 _MAX_LOGIT = 30.0

@@ -16,11 +16,10 @@ the end of the list rather than its top.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import exp, fsum, sqrt
-from typing import NamedTuple
 
 from kb.types import Degraded, Hit, ScoredChunk
+from kb.values import NamedTuple, dataclass, field, replace
 
 PART = "rerank"  # in `degraded`, in explanations and as a kind of score
 _LARGEST = 500.0  # standard deviations; `exp` overflows at 709

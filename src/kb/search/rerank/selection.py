@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kb.errors import KbError
 from kb.search.profiles import Profile
@@ -13,6 +11,7 @@ from kb.search.rerank.blend import PART
 from kb.search.retrievers.availability import ActiveModel
 from kb.search.retrievers.registry import LEXICAL
 from kb.types import Degraded
+from kb.values import TYPE_CHECKING, replace
 
 if TYPE_CHECKING:
     from kb.ports import Judge, Store
@@ -27,7 +26,7 @@ _OFF, _LACKING = "off", "lacking"
 
 
 def no_judge() -> None:
-    """The default judge source: returns None."""
+    """A judge source without a judge."""
 
 
 class RerankerSelector:

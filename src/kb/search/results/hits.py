@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from kb.errors import StoreUnusable
 from kb.search.query.analysis import Analysis
@@ -30,6 +28,7 @@ from kb.types import (
     ScoredChunk,
     Span,
 )
+from kb.values import TYPE_CHECKING, dataclass, field, replace
 
 if TYPE_CHECKING:
     from kb.ports import Store

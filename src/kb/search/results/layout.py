@@ -9,22 +9,23 @@ a line of a literal block        the same in reStructuredText; a directive is dr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from kb.text.patterns import compile_later
+from kb.values import NamedTuple
 
 SENTENCE, LINE, ROW = "sentence", "line", "row"
 
 _TAB = 4
-_FENCE = re.compile(r"[ \t]*(```+|~~~+)")
-_RULE = re.compile(r"[ \t]*[-=+|:*~_^#][-=+|:*~_^# \t]{2,}")  # below headings, around table rows
-_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*")
-_ITEM = re.compile(r"([ \t]*)(?:[-*+•‣◦]|\d{1,3}[.)]|[a-z]\))[ \t]+(?=\S)")
-_PROSE = re.compile(r"[ \t]*[A-Za-z][^)]")  # most lines: matches none of the above
-_CODE = re.compile(r"[ \t]*\.\. (?:code-block|code|sourcecode|prompt|parsed-literal)::")
-_HEADING = re.compile(r"#{1,6}[ \t]+\S")
-_SENTENCE_END = re.compile(r"[.!?؟।]['\")\]»”’]*(?= )|[。！？]['\")\]」』”’]*")
-_ABBREVIATION = re.compile(
+_FENCE = compile_later(r"[ \t]*(```+|~~~+)")
+_RULE = compile_later(r"[ \t]*[-=+|:*~_^#][-=+|:*~_^# \t]{2,}")  # below headings, around table rows
+_ROW = compile_later(r"[ \t]*\|.*\|[ \t]*")
+_ITEM = compile_later(r"([ \t]*)(?:[-*+•‣◦]|\d{1,3}[.)]|[a-z]\))[ \t]+(?=\S)")
+_PROSE = compile_later(r"[ \t]*[A-Za-z][^)]")  # most lines: matches none of the above
+_CODE = compile_later(r"[ \t]*\.\. (?:code-block|code|sourcecode|prompt|parsed-literal)::")
+_HEADING = compile_later(r"#{1,6}[ \t]+\S")
+_SENTENCE_END = compile_later(r"[.!?؟।]['\")\]»”’]*(?= )|[。！？]['\")\]」』”’]*")
+_ABBREVIATION = compile_later(
     r"(?:(?<![^\W\d_])[^\W\d_]|e\.g|i\.e|\b(?:etc|vs|cf|[Ff]igs?|[Ee]q|No|Dr|Mrs?|Ms|St|al|approx|ca|pp?|Inc|Ltd|Jr"
     r"|Sr|Prof|[Vv]ol|[Ss]ec|[Ee]d))\.$"
 )

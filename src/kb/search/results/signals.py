@@ -7,10 +7,8 @@ that they need no SQL statement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import log
-from typing import NamedTuple
 
 from kb.search.query.analysis import Analysis
 from kb.search.ranking.relevance import Signals, estimate, is_calibrated
@@ -22,6 +20,7 @@ from kb.search.retrievers.registry import LEXICAL
 from kb.text.normalize import bigrams, find_identifiers
 from kb.text.tokenize import stems_in, tokenize
 from kb.types import TermFrequencies
+from kb.values import NamedTuple, dataclass
 
 _MAX_CHARS = 20_000  # characters of a passage that are read
 _ASSUMED_CHUNKS = 1_000

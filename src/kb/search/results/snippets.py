@@ -10,24 +10,24 @@ and has no snippet for a hit of another retriever.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
 from math import log1p
-from typing import NamedTuple
 
 from kb import deadline
 from kb.search.query.analysis import Analysis
 from kb.search.results.layout import SENTENCE, Layout, Unit, lay_out
 from kb.text.normalize import find_identifiers
+from kb.text.patterns import compile_later
 from kb.text.plain_words import has_plain_form, plain_offsets
 from kb.text.tokenize import stems_of, tokenize
+from kb.values import NamedTuple
 
-_HEADINGS = re.compile(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
+_HEADINGS = compile_later(r"\A(?:#{1,6}[ \t].*(?:\n+|\Z))+")
 # A line between, or above, lines of one punctuation mark.
-_UNDERLINED = re.compile(r"\A(?:([^\w\s])\1{2,}[ \t]*\n)?(.+)\n([^\w\s])\3{2,}[ \t]*\n+")
+_UNDERLINED = compile_later(r"\A(?:([^\w\s])\1{2,}[ \t]*\n)?(.+)\n([^\w\s])\3{2,}[ \t]*\n+")
 # Front matter without its first line, up to the line that ends it.
-_FRONT = re.compile(
+_FRONT = compile_later(
     r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
 )
 _MAX_CHARS = 70_000  # characters of a chunk to search; only huge tables are longer
@@ -116,7 +116,7 @@ def best_window(
     of the query. A unit that is longer than `room` is a run of its own."""
     units = layout.units
     terms = _terms_by_unit(units, matches)
-    weights = _rarity(terms)
+    weights = rarity(terms)
     total = sum(weights.values()) or 1.0
     near = _scaled(near)
     best, best_value, best_size = (0, 0), 0.0, 0
@@ -149,7 +149,7 @@ def _terms_by_unit(units: Sequence[Unit], matches: Iterable[Match]) -> list[set[
     return terms
 
 
-def _rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
+def rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
     """The weight of each term: the fewer units contain it, the higher."""
     counts: dict[str, int] = {}
     for inside in terms:

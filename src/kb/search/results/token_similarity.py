@@ -95,7 +95,7 @@ def unit_similarity(
 
 def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
     """The estimated position of each unit's first token among `count` tokens of the passage."""
-    units = [_tokens(layout.text[unit.start : unit.end]) for unit in layout.units]
+    units = _tokens_by_unit(layout)
     before = max(0.0, _tokens(embedded) - fsum(units))
     ends = list(accumulate(units, initial=before))
     scale = count / ends[-1] if ends[-1] else 1.0
@@ -104,10 +104,21 @@ def token_starts(embedded: str, layout: Layout, count: int) -> list[int]:
     return [min(count - 1, round(end * scale)) for end in ends[:-1]]
 
 
+def _tokens_by_unit(layout: Layout) -> list[float]:
+    text, units = layout.text, layout.units
+    if not text.isascii():
+        return [_count(_WORD.findall(text[unit.start : unit.end])) for unit in units]
+    spaced = text.encode().translate(_SPACED)
+    return [_count(spaced[unit.start : unit.end].split()) for unit in units]
+
+
 def _tokens(text: str) -> float:
     """The estimated number of tokens that have a vector: those of words."""
-    words: Sequence[str | bytes]
     # Splitting bytes is four times faster than the pattern.
-    words = text.encode().translate(_SPACED).split() if text.isascii() else _WORD.findall(text)
-    beyond = sum([length - _SHORT_WORD for length in map(len, words) if length > _SHORT_WORD])
-    return len(words) + _TOKENS_PER_LETTER * beyond
+    ascii_text = text.isascii()
+    return _count(text.encode().translate(_SPACED).split() if ascii_text else _WORD.findall(text))
+
+
+def _count(words: Sequence[str | bytes]) -> float:
+    long = [len(word) for word in words if len(word) > _SHORT_WORD]
+    return len(words) + _TOKENS_PER_LETTER * (sum(long) - _SHORT_WORD * len(long))

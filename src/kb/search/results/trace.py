@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+
+from kb.values import Any, dataclass, field
 
 
 @dataclass(slots=True)

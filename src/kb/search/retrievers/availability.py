@@ -4,13 +4,12 @@ queries exists. Loads no model. `kb status` reports the same."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from kb.errors import KbError
 from kb.text.scripts import unsupported_scripts
 from kb.types import Degraded
+from kb.values import TYPE_CHECKING, dataclass, replace
 
 if TYPE_CHECKING:
     from kb.ports import Encoder, Store

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
 
 from kb.errors import DeadlineExceeded, KbError, to_unicode
 from kb.search.query.analysis import Analysis
 from kb.types import Degraded, Filters, ScoredChunk, TermFrequencies
+from kb.values import NamedTuple, Protocol, dataclass, field
 
 _NO_FREQUENCIES = TermFrequencies()
 
@@ -47,25 +46,20 @@ class Retriever(Protocol):
     @property
     def name(self) -> str:
         """Its name in the registry."""
-        ...
 
     @property
     def is_slow(self) -> bool:
         """Whether to run it in a thread, because of a large index or a remote encoder."""
-        ...
 
     def search(self, request: RetrievalRequest) -> Candidates:
         """The best chunks for the query."""
-        ...
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
         """The scores of chunks that other retrievers found; None if that is too slow."""
-        ...
 
     def missing(self, chunk_ids: Iterable[int]) -> Set[int]:
         """Those of the chunks that its index does not contain, so that they cannot be scored. Only
         called if its candidates are `partial`."""
-        ...
 
 
 def failure(part: str, error: Exception) -> Degraded:

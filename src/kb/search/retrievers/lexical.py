@@ -13,13 +13,13 @@ Scores never rise from one tier to the next.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kb.errors import IndexUnusable
 from kb.search.context import SearchContext
 from kb.search.query.analysis import Analysis
 from kb.search.retrievers.base import Candidates, RetrievalRequest
 from kb.types import Degraded, ScoredChunk, TermFrequencies
+from kb.values import replace
 
 _LEXICAL_ONLY = Degraded("query", "expression", "an FTS5 expression is searched by words only")
 

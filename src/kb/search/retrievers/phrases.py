@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from kb.errors import IndexUnusable
 from kb.search.ranking.literal import NONE, Evidence, evidence, literal_query
 from kb.search.retrievers.base import RetrievalRequest
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kb.ports import Store

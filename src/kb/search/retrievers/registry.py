@@ -7,10 +7,10 @@ output and the web page read the entry. `register` adds a retriever from outside
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 from kb.errors import InvalidRequest, check_choice
 from kb.search.ranking.calibration import bounded, keyword_score, positive, spread, unchanged
+from kb.values import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kb.ports import Store

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb import deadline
 from kb.errors import (
@@ -26,6 +25,7 @@ from kb.logs import logger
 from kb.search.results.trace import Trace
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever, failure
 from kb.types import Degraded
+from kb.values import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kb.ports import Store

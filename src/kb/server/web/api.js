@@ -72,6 +72,13 @@ export const get = async (path, values = {}, signal) =>
   (await request(`${path}?${query(values)}`, { signal })).json();
 export const post = async (path, body, signal) =>
   (await request(path, { method: "POST", headers: json, body: JSON.stringify(body), signal })).json();
+export const remove = async (path) =>
+  (
+    await request(`/documents/${path.split("/").map(encodeURIComponent).join("/")}`, {
+      method: "DELETE",
+      headers: { "X-KB-Request": "page" },
+    })
+  ).json();
 export const upload = async (file) =>
   (
     await request(`/uploads/${encodeURIComponent(file.name)}`, {
@@ -110,4 +117,15 @@ async function readEvents(stream, onEvent) {
       if (lines.event) onEvent(lines.event, JSON.parse(lines.data));
     }
   }
+}
+
+// Saves the file of a document.
+export async function download(path) {
+  const response = await request(`/originals/${path.split("/").map(encodeURIComponent).join("/")}`);
+  const address = URL.createObjectURL(await response.blob());
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = path.split("/").at(-1);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

@@ -1,16 +1,19 @@
 // The entry point of the page: runs searches and shows their results.
 
 import { ApiError, get, listen, post, setToken } from "./api.js";
+import { ask } from "./ask.js";
 import { showCompared } from "./compare.js";
 import { $, h, plural, show } from "./dom.js";
-import { showFilters } from "./filters.js";
+import { showCounts, showFilters } from "./filters.js";
 import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
+import { openNote } from "./note.js";
 import * as reader from "./reader.js";
 import { RETRIEVERS } from "./retrievers.js";
 import {
   markSnippets,
+  groupHits,
   showSkeleton,
   showError,
   showHits,
@@ -18,14 +21,18 @@ import {
   showNotices,
   showWelcome,
 } from "./results.js";
+import { isSaved, rememberHits, rememberQuery, toggleSaved } from "./searches.js";
 import { read, request, state, write } from "./state.js";
 
 const DEBOUNCE_MS = 140; // the pause in typing after which a search starts
+const PAGE = 10; // hits shown at first, and added by "Load more"
+const MOST = 200;
 const SKELETON_DELAY_MS = 180; // faster searches show no skeleton
 
 let status = null;
 let pending = null; // the AbortController of the current search; responses of others are dropped
 let typing = 0;
+let top = PAGE; // hits of the current query
 let entered = null; // the query that was submitted with Enter, until its results are shown
 
 const actions = {
@@ -33,10 +40,17 @@ const actions = {
   turn: (uri) => reportErrors(() => reader.open(uri, null, actions)),
   similar,
   add: openAdd,
+  ask: () => toggleView("ask"),
   again: () => search(),
+  more: async () => {
+    const shown = document.querySelectorAll(".hit").length;
+    top = Math.min(MOST, top + PAGE);
+    await search({ keep: true });
+    document.querySelectorAll(".hit h2 a")[shown]?.focus({ preventScroll: true });
+  },
   clear: () => {
     state.filters = {};
-    if (status) showFilters(status, search);
+    if (status) showFilters(status, () => search());
     search();
   },
   all: () => {
@@ -56,11 +70,12 @@ const actions = {
 
 // --- searching -----------------------------------------------------------------------------------
 
-async function search() {
+async function search({ keep = false } = {}) {
   clearTimeout(typing);
+  if (!keep) top = PAGE;
   pending?.abort();
   write();
-  $("workspace").classList.toggle("comparing", state.compare && Boolean(state.query.trim()));
+  $("workspace").classList.toggle("comparing", state.compare && !state.ask && Boolean(state.query.trim()));
   if (!state.query.trim()) return showStart();
   const controller = (pending = new AbortController());
   $("results").setAttribute("aria-busy", "true");
@@ -68,7 +83,8 @@ async function search() {
     if (!document.querySelector(".hits, .columns")) showSkeleton();
   }, SKELETON_DELAY_MS);
   try {
-    await (state.compare ? compare(controller) : runSearch(controller));
+    const run = state.ask ? answer : state.compare ? compare : runSearch;
+    await run(controller);
     if (controller === pending) focusFirstHit();
   } catch (error) {
     if (controller.signal.aborted) return;
@@ -91,24 +107,41 @@ function focusFirstHit() {
 }
 
 async function runSearch(controller) {
-  const response = await post("/search", request(), controller.signal);
+  const size = top;
+  const response = await post("/search", { ...request(), top: size }, controller.signal);
   if (controller.signal.aborted) return;
-  await showResponse(response, controller);
+  rememberQuery(state.query);
+  await showResponse(response, controller, response.returned >= size && size < MOST);
 }
 
-async function showResponse(response, controller) {
+async function showResponse(response, controller, more = false) {
+  response.hits = groupHits(response.hits);
+  rememberHits(response.query, response.hits);
   showNotices(response.degraded, actions);
   $("meta").textContent =
     `${plural(response.returned, "passage")} in ${response.timing_ms.total.toFixed(0)} ms`;
   document.title = `${response.query} – kb`;
   if (!response.returned) return showNothing(actions);
-  showHits(response, actions);
+  showHits(response, actions, more);
   const ranges = await marks.find(
     response.query,
     response.hits.map((hit) => hit.snippet),
     controller.signal,
   );
-  if (!controller.signal.aborted) markSnippets(ranges);
+  if (controller.signal.aborted) return;
+  markSnippets(ranges);
+  await countFacets(controller);
+}
+
+// The counts follow the query. They come last, since nobody waits for them.
+async function countFacets(controller) {
+  const facets = await post("/search/facets", request(), controller.signal);
+  if (!controller.signal.aborted && status) showCounts(status, facets);
+}
+
+async function answer(controller) {
+  showNotices([], actions);
+  await ask(controller, actions);
 }
 
 async function compare(controller) {
@@ -146,6 +179,7 @@ function showStart() {
   document.title = "kb";
   $("results").setAttribute("aria-busy", "false");
   showNotices(status?.degraded ?? [], actions);
+  if (status) showCounts(status, null);
   showWelcome(status, actions);
 }
 
@@ -186,7 +220,7 @@ async function refresh() {
   const vectorState = vectors[status.vectors.state] ?? status.vectors.state.replaceAll("_", " ");
   $("counts").textContent =
     `${plural(status.documents, "document")} · ${plural(status.chunks, "passage")} · ${vectorState}`;
-  showFilters(status, search);
+  showFilters(status, () => search());
 }
 
 async function showProfiles() {
@@ -273,16 +307,26 @@ function showModes() {
 }
 
 function syncControls() {
+  $("query").placeholder = state.ask ? "Ask a question" : "Search by words or by meaning";
+  labelSave();
   $("query").value = state.query;
   for (const radio of document.querySelectorAll('input[name="mode"]'))
     radio.checked = radio.value === state.mode;
   $("profile").value = state.profile;
-  for (const name of ["explain", "compare"])
+  for (const name of ["explain", "compare", "ask"])
     $(name).setAttribute("aria-pressed", String(state[name]));
+}
+
+function labelSave() {
+  const on = Boolean(state.query.trim()) && isSaved(state.query);
+  $("save").hidden = !state.query.trim();
+  $("save").setAttribute("aria-pressed", String(on));
+  $("save").textContent = on ? "★ Saved" : "☆ Save";
 }
 
 function toggleView(name) {
   state[name] = !state[name];
+  $("options").open = false;
   if (name === "compare" && state.compare) reader.close();
   if (name === "compare") scrollTo({ top: 0 });
   syncControls();
@@ -321,8 +365,9 @@ function bindControls() {
   });
   $("query").addEventListener("input", () => {
     state.query = $("query").value;
+    labelSave();
     clearTimeout(typing);
-    typing = setTimeout(search, DEBOUNCE_MS);
+    typing = setTimeout(() => search(), DEBOUNCE_MS);
   });
   $("modes").addEventListener("change", (event) => {
     state.mode = event.target.value;
@@ -332,15 +377,24 @@ function bindControls() {
     state.profile = $("profile").value;
     search();
   });
+  $("save").addEventListener("click", () => {
+    toggleSaved(state.query);
+    labelSave();
+  });
+  $("ask").addEventListener("click", () => toggleView("ask"));
+  $("open-note").addEventListener("click", () => openNote(status));
   $("explain").addEventListener("click", () => toggleView("explain"));
   $("compare").addEventListener("click", () => toggleView("compare"));
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("#options")) $("options").open = false;
+  });
   $("theme").addEventListener("click", switchTheme);
   $("open-help").addEventListener("click", openHelp);
   $("open-add").addEventListener("click", openAdd);
   addEventListener("hashchange", () => {
     read();
     syncControls();
-    if (status) showFilters(status, search);
+    if (status) showFilters(status, () => search());
     search();
   });
   document.addEventListener("kb:changed", () =>
@@ -366,6 +420,8 @@ function bindControls() {
     ArrowUp: () => step(-1),
     e: () => toggleView("explain"),
     c: () => toggleView("compare"),
+    q: () => toggleView("ask"),
+    n: () => openNote(status),
     m: actions.all,
     f: focusFilters,
     a: openAdd,
@@ -375,6 +431,11 @@ function bindControls() {
       if (reader.isOpen()) similar(reader.current());
     },
     close: (typing) => {
+      if ($("options").open) {
+        $("options").open = false;
+        $("options").querySelector("summary").focus();
+        return true;
+      }
       const open = reader.isOpen();
       reader.close({ stay: typing });
       return open;

@@ -1,9 +1,25 @@
 // Filters, each with its number of documents in the whole store.
 
-import { $, h, show } from "./dom.js";
+import { $, h, plural, show } from "./dom.js";
 import { filterCount, set, state, toggle } from "./state.js";
 
 const SHORT = 8;
+
+// Shows the counts of a search beside the choices; without one, those of the whole store.
+export function showCounts(status, facets) {
+  $("counted").textContent = facets
+    ? `${plural(facets.documents, "document")} for this query`
+    : "Counts of documents in the whole store";
+  const counts = facets ?? status;
+  const names = { type: "by_type", kind: "by_kind", tags: "tags" };
+  for (const row of $("facets").querySelectorAll(".choice")) {
+    const box = row.querySelector("input");
+    if (!names[box.name]) continue;
+    const n = counts[names[box.name]][box.value] ?? 0;
+    row.querySelector(".n").textContent = String(n);
+    row.classList.toggle("none", !n);
+  }
+}
 
 export function showFilters(status, changed) {
   const apply = () => {
@@ -15,7 +31,7 @@ export function showFilters(status, changed) {
   );
   show(
     $("facets"),
-    h("p", { class: "counted" }, "Counts of documents in the whole store"),
+    h("p", { class: "counted", id: "counted" }, "Counts of documents in the whole store"),
     facet("Format", "type", status.by_type, apply),
     facet("Kind", "kind", kinds, apply),
     scope(status.by_scope, apply),

@@ -37,6 +37,7 @@ function top(passage, title, actions) {
   const { uri, page } = passage.citation;
   const shut = { class: "quiet icon close", "aria-label": "Close the document" };
   const acts = [
+    h("a", { class: "button plain-button", href: `/read/${uri}` }, "Open the page"),
     button("Copy citation", (event) => copy(uri, event.currentTarget)),
     button("Find similar", () => actions.similar(shown)),
     page ? turn(passage, actions) : null,

@@ -1,19 +1,27 @@
 // Shows hits, or a message if there are none.
 
-import { $, h, plural, show } from "./dom.js";
+import { $, button, h, plural, show } from "./dom.js";
 import { scales, searchStages, why } from "./explain.js";
 import { marked } from "./marks.js";
 import { RETRIEVERS } from "./retrievers.js";
 import { filterCount, state } from "./state.js";
+import { forget, recent, saved } from "./searches.js";
 
-export function showHits(response, actions) {
+export function showHits(response, actions, more = false) {
   const longest = scales(response);
-  const items = response.hits.map((hit) => one(hit, response, longest, actions));
+  const items = response.hits.map((hit, at) =>
+    one(hit, response, longest, actions, at > 0 && response.hits[at - 1].doc_id === hit.doc_id),
+  );
   const weak = weakFrom(response.hits);
   if (weak < items.length) items.splice(weak, 0, divider(weak));
   const list = h("ol", { class: "hits" }, items);
   const focused = document.activeElement?.closest(".hit")?.dataset.chunk;
-  show($("results-content"), response.explain ? searchStages(response) : null, list);
+  show(
+    $("results-content"),
+    response.explain ? searchStages(response) : null,
+    list,
+    more ? h("p", { class: "acts" }, button("Load more", actions.more, { id: "load-more" })) : null,
+  );
   if (focused) list.querySelector(`[data-chunk="${focused}"] h2 a`)?.focus({ preventScroll: true });
 }
 
@@ -25,6 +33,20 @@ function weakFrom(hits) {
   let index = hits.length;
   while (index > 0 && hits[index - 1].relevance !== null && hits[index - 1].relevance < WEAK) index--;
   return index;
+}
+
+// Passages of one document stand together, below its best one. Weak matches stay apart.
+export function groupHits(hits) {
+  const weak = weakFrom(hits);
+  const grouped = (part) => {
+    const documents = new Map();
+    for (const hit of part) {
+      if (!documents.has(hit.doc_id)) documents.set(hit.doc_id, []);
+      documents.get(hit.doc_id).push(hit);
+    }
+    return [...documents.values()].flat();
+  };
+  return [...grouped(hits.slice(0, weak)), ...grouped(hits.slice(weak))];
 }
 
 function divider(index) {
@@ -48,7 +70,7 @@ function relevance(hit) {
   );
 }
 
-function one(hit, response, longest, actions) {
+function one(hit, response, longest, actions, continues = false) {
   const headings = hit.heading_path.filter((heading, at) => at > 0 || heading !== hit.title);
   const trail = [
     hit.doc_path.startsWith("note:") ? "note" : hit.doc_path.split("/").slice(0, -1).join("/"),
@@ -56,7 +78,7 @@ function one(hit, response, longest, actions) {
   ];
   return h(
     "li",
-    { class: "hit", "data-chunk": hit.chunk_id },
+    { class: continues ? "hit continues" : "hit", "data-chunk": hit.chunk_id },
     h(
       "header",
       {},
@@ -67,12 +89,9 @@ function one(hit, response, longest, actions) {
           "a",
           {
             href: opened(hit),
-            onclick: (event) => {
-              event.preventDefault();
-              actions.open(hit, event.currentTarget);
-            },
+            onclick: openPanel(hit, actions),
           },
-          hit.title || hit.doc_path,
+          continues ? headings.at(-1) || hit.citation.uri.split("#").at(-1) : hit.title || hit.doc_path,
         ),
       ),
       relevance(hit),
@@ -85,7 +104,7 @@ function one(hit, response, longest, actions) {
         ),
       ),
     ),
-    h(
+    continues ? null : h(
       "p",
       { class: "trail" },
       trail.map((step, at) => [
@@ -102,16 +121,17 @@ function one(hit, response, longest, actions) {
         {
           class: "cite",
           href: opened(hit),
-          onclick: (event) => {
-            event.preventDefault();
-            actions.open(hit, event.currentTarget);
-          },
+          onclick: openPanel(hit, actions),
         },
         hit.citation.uri,
       ),
-      h("span", { class: "badge" }, hit.type),
-      hit.kind ? h("span", { class: "badge" }, hit.kind.replace("_", " ")) : null,
-      hit.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag)),
+      continues
+        ? null
+        : [
+            h("span", { class: "badge" }, hit.type),
+            hit.kind ? h("span", { class: "badge" }, hit.kind.replace("_", " ")) : null,
+            hit.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag)),
+          ],
     ),
     others(hit, actions),
     response.explain ? why(hit, response, longest) : null,
@@ -141,7 +161,14 @@ function others(hit, actions) {
   );
 }
 
-const opened = (hit) => `/passages?uri=${encodeURIComponent(hit.citation.uri)}`;
+const opened = (hit) => `/read/${hit.citation.uri}`;
+
+// A plain click opens the panel; with Ctrl, Shift or the middle button, the page of the document.
+const openPanel = (hit, actions) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button > 0) return;
+  event.preventDefault();
+  actions.open(hit, event.currentTarget);
+};
 
 export function markSnippets(ranges) {
   document.querySelectorAll(".hit .snippet").forEach((snippet, at) => {
@@ -165,6 +192,15 @@ export function showWelcome(status, actions) {
     : "";
   show(
     $("results-content"),
+    searchList("Saved searches", saved()),
+    searchList(
+      "Recent searches",
+      recent().filter((query) => !saved().includes(query)),
+      button("Forget", (event) => {
+        forget();
+        event.currentTarget.closest("section").remove();
+      }),
+    ),
     h(
       "section",
       { class: "empty" },
@@ -181,6 +217,17 @@ export function showWelcome(status, actions) {
         KEYS.slice(0, 6).map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)]),
       ),
     ),
+  );
+}
+
+function searchList(title, queries, action = null) {
+  if (!queries.length) return null;
+  const link = (query) => h("li", {}, h("a", { href: `#q=${encodeURIComponent(query)}` }, query));
+  return h(
+    "section",
+    { class: "searches" },
+    h("header", {}, h("h2", {}, title), action),
+    h("ul", {}, queries.map(link)),
   );
 }
 
@@ -340,6 +387,8 @@ export const KEYS = [
   ["e", "explain: the scores of each retriever"],
   ["c", "compare six search methods"],
   ["?", "show all shortcuts"],
+  ["q", "ask: quote the sentences that answer a question"],
+  ["n", "write a note"],
   ["m", "more: show duplicates, and every passage of a document"],
   ["s", "find passages similar to the open document"],
   ["f", "filters"],

@@ -10,6 +10,7 @@ export const state = {
   profile: "",
   explain: false,
   compare: false,
+  ask: false,
   all: false,
   filters: {},
 };
@@ -21,6 +22,7 @@ export function read() {
   state.profile = params.get("profile") ?? "";
   state.explain = params.has("explain");
   state.compare = params.has("compare");
+  state.ask = params.has("ask");
   state.all = params.has("all");
   state.filters = {};
   for (const name of LISTS) if (params.has(name)) state.filters[name] = params.getAll(name);
@@ -31,7 +33,7 @@ export function write() {
   const params = new URLSearchParams();
   if (state.query) params.set("q", state.query);
   for (const name of ["mode", "profile"]) if (state[name]) params.set(name, state[name]);
-  for (const name of ["explain", "compare", "all"]) if (state[name]) params.set(name, "1");
+  for (const name of ["explain", "compare", "ask", "all"]) if (state[name]) params.set(name, "1");
   for (const name of LISTS) for (const value of state.filters[name] ?? []) params.append(name, value);
   for (const name of SINGLES) if (state.filters[name]) params.set(name, state.filters[name]);
   const hash = params.toString();

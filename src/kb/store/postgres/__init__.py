@@ -4,6 +4,7 @@ store         PostgresStore: the ports below over one database
 location      the URL of a store: how to connect, its schema, and what to show
 connection    Database: transactions, and translated errors
 standbys      reads on a standby: how far it is behind
+watchdog      ends the wait for a server that does not respond
 pool          a bounded number of connections that threads take and give back
 texts         texts as PostgreSQL stores them
 session       one transaction: statements, cached reads, and counted changes
@@ -12,6 +13,7 @@ schema        the schema's version, and migrations to the newest one
 catalog       the catalog port
 documents     documents, tags and chunks as rows
 files         roots, and the recorded states of their files
+removed_documents  tags and counts of documents whose files were removed
 filters       filters as SQL conditions
 
 fulltext      the full-text port

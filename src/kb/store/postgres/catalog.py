@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from kb.errors import StoreBusy
-from kb.store.postgres import documents, embeddings, files, schema, segments
+from kb.store.postgres import documents, embeddings, files, removed_documents, schema, segments
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -117,10 +117,15 @@ class PostgresCatalog:
         with self._database.writing() as session:
             documents.write_chunks(session, doc_id, draft, chunks, utc_timestamp(self._clock()))
 
-    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+    def delete_documents(
+        self, doc_ids: Iterable[int], roots: Iterable[str] = (), *, restorable: bool = False
+    ) -> int:
         ids, names = list(doc_ids), list(roots)
 
         def delete(session: Session) -> int:
+            if restorable:
+                removed_documents.save(session, ids)
+            removed_documents.delete(session, names)
             removed = documents.delete(session, ids)
             files.drop_empty_roots(session, names)
             return removed

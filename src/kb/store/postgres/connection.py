@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import inf
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from kb import deadline
 from kb.errors import (
@@ -29,9 +30,16 @@ from kb.store.postgres.pool import Connection, Pool
 from kb.store.postgres.session import Session
 from kb.store.postgres.standbys import Standbys
 from kb.store.postgres.texts import register_text
+from kb.store.postgres.watchdog import Watchdog
 
 _CONNECTIONS = 16  # readers, and as many writers, of one process
 _CONNECT_TIMEOUT_S = 10
+_GRACE_S = 1.0  # for the server to end a statement itself
+_IDLE_S = 60.0  # for which a transaction that writes may wait for its client
+_KEEPALIVES: dict[str, Any] = {
+    "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}  # fmt: skip
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -67,6 +75,7 @@ class Database:
         if location.standby_dsn is not None:
             self._standbys = Standbys(Pool(self._connect_standby, _CONNECTIONS))
         self._is_current = False  # the store exists, with the newest schema
+        self._watchdog = Watchdog()
 
     def exists(self) -> bool:
         """Whether the store has been created."""
@@ -84,7 +93,7 @@ class Database:
                 yield self._local.session
             return
         with self.errors(), self._snapshot() as (connection, lag_s):
-            session = Session(connection, self.location.schema, self.clock, reads=True)
+            session = Session(connection, self.location, self.clock, reads=True)
             session.lag_s = lag_s
             self._local.session = session
             try:
@@ -119,14 +128,18 @@ class Database:
                 f"{self.location.shown} was opened for reading only", "open it without read_only"
             )
         wait_s = min(wait_s, self._busy_s, deadline.remaining_s())
-        begin = f"BEGIN; SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"
+        idle_s = max(_IDLE_S, self._busy_s)  # others need not wait for a process that is suspended
+        begin = (
+            f"BEGIN; SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_s * 1000)}"
+        )
         with self.errors(), self._connection(self._writers, begin) as connection:
             try:
                 if not self._is_current:
                     self._prepare(connection, create=create)
                 if exclusive:
                     schema.lock(connection, self.location.schema)
-                session = Session(connection, self.location.schema, self.clock)
+                session = Session(connection, self.location, self.clock)
                 yield session
                 session.count_changes()
                 connection.execute("COMMIT")
@@ -179,24 +192,34 @@ class Database:
         connection = pool.take(min(self._busy_s, deadline.remaining_s()))
         begun = True
         try:
-            self._begin(connection, begin)
+            with self._watched(connection):
+                self._begin(connection, begin)
         except psycopg.OperationalError:
             lost = connection.broken
             pool.give(connection)
             if not lost:
                 raise
             pool.drop_idle()
+            deadline.check()
             connection = pool.take(min(self._busy_s, deadline.remaining_s()))
             begun = False
         except BaseException:
             pool.give(connection)
             raise
         try:
-            if not begun:
-                self._begin(connection, begin)
-            yield connection
+            with self._watched(connection):
+                if not begun:
+                    self._begin(connection, begin)
+                yield connection
         finally:
             pool.give(connection)
+
+    def _watched(self, connection: Connection) -> AbstractContextManager[None]:
+        """End the wait for a server that does not respond within the deadline of this thread."""
+        left_s = deadline.remaining_s()
+        if left_s == inf:
+            return nullcontext()
+        return self._watchdog.watching(connection.fileno(), left_s + _GRACE_S)
 
     def _begin(self, connection: Connection, begin: str) -> None:
         if begin == _READ and not self._is_current:
@@ -253,17 +276,20 @@ class Database:
 
     def _connect(self, dsn: str) -> Connection:
         try:
+            given = conninfo_to_dict(self.location.dsn)
             connection: Connection = psycopg.connect(
                 dsn,
+                **{name: value for name, value in _KEEPALIVES.items() if name not in given},
                 autocommit=True,  # transactions are begun and ended by statements
-                connect_timeout=_CONNECT_TIMEOUT_S,
+                connect_timeout=max(1, int(min(_CONNECT_TIMEOUT_S, deadline.remaining_s()))),
                 fallback_application_name="kb",
             )
         except psycopg.OperationalError as error:
             raise self._unreachable(error) from error
         except psycopg.ProgrammingError as error:
             raise InvalidRequest(
-                f"the URL of the store cannot be used: {_text(error)}",
+                "the URL of the store cannot be used: "
+                + self.location.without_secrets(_text(error)),
                 "use postgresql://USER@HOST/DATABASE?schema=NAME",
             ) from error
         try:
@@ -275,7 +301,7 @@ class Database:
         return connection
 
     def _unreachable(self, error: psycopg.OperationalError) -> StoreError:
-        text, shown = _text(error), self.location.shown
+        text, shown = self.location.without_secrets(_text(error)), self.location.shown
         if "password authentication failed" in text or "no password supplied" in text:
             return StoreUnusable(
                 f"{shown}: {text}", "check the user and the password: ~/.pgpass or PGPASSWORD"
@@ -311,6 +337,9 @@ class Database:
                 raise self._translated(error) from error
             self._is_current = False
             raise self._missing() from error
+        except psycopg.OperationalError as error:
+            deadline.check()
+            raise self._translated(error) from error
         except psycopg.Error as error:
             raise self._translated(error) from error
         except UnicodeEncodeError as error:  # lone surrogates
@@ -336,7 +365,12 @@ class Database:
                 f"{shown}: {text}",
                 "connect as a role with more rights, and to the primary rather than a standby",
             )
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        if isinstance(
+            error,
+            psycopg.OperationalError
+            | psycopg.InterfaceError
+            | errors.IdleInTransactionSessionTimeout,
+        ):
             return StoreBusy(
                 f"the connection to {shown} was lost: {text}",
                 "run the command again; what was committed before is kept",

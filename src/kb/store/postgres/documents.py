@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kb.store.document_rows import chunk_place, content_digest, document_columns
-from kb.store.postgres import embeddings, segments
+from kb.store.postgres import embeddings, removed_documents, segments
 from kb.store.postgres import filters as where
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
@@ -65,7 +65,14 @@ FROM chunks c WHERE c.chunk_id = ANY (%s)
 def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    draft, chunks, moved_from = document
+    draft, chunks, moved_from, displaces = document
+    if displaces is not None:
+        suffix = f".moved-{displaces}"
+        session.execute(
+            "UPDATE documents SET path = path || %s, doc_path = doc_path || %s "
+            "WHERE doc_id = %s AND doc_path = %s",
+            (suffix, suffix, displaces, draft.doc_path),
+        )
     if moved_from is not None:  # `doc_path` must be free
         session.execute(
             "UPDATE documents SET doc_path = %s WHERE doc_id = %s", (draft.doc_path, moved_from)
@@ -73,6 +80,8 @@ def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> C
     doc_id, is_new = _write_row(session, draft, now, now_ns)
     if draft.attributes.tags or not is_new:
         _write_tags(session, doc_id, draft.attributes.tags)
+    if draft.root_id is not None:
+        removed_documents.restore(session, doc_id)
     old = {} if is_new else _chunks_by_digest(session, doc_id)
     added, kept, removed = _write_chunks(session, doc_id, old, draft, chunks, now)
     count_change(session, added - removed)

@@ -40,7 +40,12 @@ def last_id(session: Session, table: str) -> int:
                              f"FROM {sequence}"))  # fmt: skip
 
 
-ID_COLUMNS = {"roots": "root_id", "documents": "doc_id", "chunks": "chunk_id"}
+ID_COLUMNS = {
+    "roots": "root_id",
+    "documents": "doc_id",
+    "chunks": "chunk_id",
+    "removed_documents": "removed_id",
+}
 
 
 def lines(session: Session, *, vectors: bool) -> Iterator[bytes]:
@@ -78,6 +83,9 @@ def _record(kind: str, row: tuple[Any, ...]) -> JsonDict:
     if kind == "root":
         root_id, name, path, whole = row
         row = (root_id, name, _text_or_bytes(path), whole)
+    if kind == "removed_document":
+        removed_id, root_path, path, accesses, tags = row
+        row = (removed_id, _text_or_bytes(root_path), path, accesses, json.dumps(tags))
     return export_format.from_row(kind, row)
 
 

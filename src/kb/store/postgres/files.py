@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kb.store.postgres import filters as where
+from kb.store.postgres import removed_documents
 from kb.store.root_names import free_name
 from kb.text.timestamps import utc_timestamp
 from kb.types import FileLocation, FileState, Filters, Root
@@ -18,16 +19,20 @@ _STATE = (
     "doc_id, path, size_bytes, mtime_ns, ctime_ns, device, os_path, content_hash, indexed_ns, "
     "chunker_version, detached"
 )
+# A folder of another machine is not read, even if this one has a folder with its path.
+_DETACHED = "(r.detached OR coalesce(r.machine <> %s, false))"
 
 
 def roots(session: Session, filters: Filters | None = None) -> list[Root]:
     """The roots; with `filters`, only those with a document that matches."""
-    only, params = "true", None
+    only = "true"
+    params: tuple[Any, ...] = ()
     if filters:
         sql, params = where.condition(session, filters, None)
         only = f"root_id IN (SELECT d.root_id FROM documents d WHERE {sql})"
     rows = session.execute(
-        f"SELECT root_id, name, path, whole, detached FROM roots WHERE {only} ORDER BY path", params
+        f"SELECT root_id, name, path, whole, {_DETACHED} FROM roots r WHERE {only} ORDER BY path",
+        (session.machine, *params),
     )
     return [
         Root(root_id, name, os.fsdecode(path), whole, detached)
@@ -37,19 +42,21 @@ def roots(session: Session, filters: Filters | None = None) -> list[Root]:
 
 def ensure_root(session: Session, path: str, *, whole: bool, detached: bool = False) -> Root:
     """Return the root at `path`, and create it if needed. A whole root stays whole. A detached root
-    is attached and gets the new `whole`, unless the caller wants it `detached`."""
+    is attached and gets the new `whole`, unless the caller wants it `detached`; its documents stay
+    detached until an ingest finds their files."""
     known = {root.path: root for root in roots(session)}
     if (root := known.get(path)) is None:
         name = free_name(path, {root.name for root in known.values()})
         session.execute(
-            "INSERT INTO roots (name, path, whole, detached) VALUES (%s, %s, %s, %s)",
-            (name, os.fsencode(path), whole, detached),
+            "INSERT INTO roots (name, path, whole, detached, machine) VALUES (%s, %s, %s, %s, %s)",
+            (name, os.fsencode(path), whole, detached, session.machine),
         )
     elif root.detached and not detached:
         session.execute(
-            "UPDATE roots SET detached = false, whole = %s WHERE root_id = %s",
-            (whole, root.root_id),
+            "UPDATE roots SET detached = false, whole = %s, machine = %s WHERE root_id = %s",
+            (whole, session.machine, root.root_id),
         )
+        session.execute("UPDATE documents SET detached = true WHERE root_id = %s", (root.root_id,))
     elif whole and not root.whole:
         session.execute("UPDATE roots SET whole = true WHERE root_id = %s", (root.root_id,))
     return next(root for root in roots(session) if root.path == path)
@@ -57,10 +64,12 @@ def ensure_root(session: Session, path: str, *, whole: bool, detached: bool = Fa
 
 def attach_root(session: Session, root_id: int, path: str) -> None:
     """Set the folder of a root. Its documents stay detached until an ingest finds their files."""
+    before = session.value("SELECT path FROM roots WHERE root_id = %s", (root_id,))
     session.execute(
-        "UPDATE roots SET path = %s, detached = false WHERE root_id = %s",
-        (os.fsencode(path), root_id),
+        "UPDATE roots SET path = %s, detached = false, machine = %s WHERE root_id = %s",
+        (os.fsencode(path), session.machine, root_id),
     )
+    removed_documents.move(session, before, os.fsencode(path))
     session.execute("UPDATE documents SET detached = true WHERE root_id = %s", (root_id,))
 
 
@@ -82,8 +91,8 @@ def sample(session: Session, limit: int) -> list[tuple[int, FileLocation]]:
     """A random sample of the documents whose files may be read: their ids and files."""
     rows = session.execute(
         "SELECT d.doc_id FROM documents d JOIN roots r USING (root_id) "
-        "WHERE NOT r.detached AND NOT d.detached ORDER BY random() LIMIT %s",
-        (limit,),
+        f"WHERE NOT {_DETACHED} AND NOT d.detached ORDER BY random() LIMIT %s",
+        (session.machine, limit),
     ).fetchall()
     return sorted(locations(session, [doc_id for (doc_id,) in rows]).items())
 
@@ -129,9 +138,9 @@ def _moment(time_ns: int) -> str:
 def locations(session: Session, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
     """Where the files of documents are, by id; without notes."""
     rows = session.execute(
-        "SELECT d.doc_id, r.path, d.path, d.os_path, r.detached OR d.detached "
+        f"SELECT d.doc_id, r.path, d.path, d.os_path, {_DETACHED} OR d.detached "
         "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = ANY (%s)",
-        (list(doc_ids),),
+        (session.machine, list(doc_ids)),
     )
     return {
         doc_id: FileLocation(

@@ -3,6 +3,7 @@ batches, since every statement takes a round trip to the server."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from kb.store.import_rows import KnownDocument
-from kb.store.postgres import documents, embeddings, files, segments
+from kb.store.postgres import documents, embeddings, files, removed_documents, segments
 from kb.store.postgres.embeddings import NewVectors
 from kb.store.postgres.export_rows import ID_COLUMNS, last_id
 
@@ -40,7 +41,7 @@ class PostgresTarget:
     def record_count(self) -> int:
         sql = (
             "SELECT (SELECT count(*) FROM roots) + (SELECT count(*) FROM documents) + "
-            "(SELECT count(*) FROM chunks)"
+            "(SELECT count(*) FROM chunks) + (SELECT count(*) FROM removed_documents)"
         )
         return int(self._session.value(sql))
 
@@ -151,6 +152,15 @@ class PostgresTarget:
         for model_id, rows in self._vectors.items():
             embeddings.put(self._session, model_id, rows)
         self._vectors = {}
+
+    def add_removed_document(self, row: JsonDict) -> None:
+        path = row["root_path"]
+        raw = path if isinstance(path, bytes) else os.fsencode(path)
+        tags = json.loads(row["user_tags"])
+        removed_documents.add(self._session, row | {"root_path": raw, "user_tags": tags})
+
+    def restore_documents(self) -> None:
+        removed_documents.restore(self._session)
 
     def finish_copy(self, header: JsonDict, chunks: int) -> None:
         self._write()

@@ -2,8 +2,9 @@
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
-All parameters but `schema`, `read` and `max_lag_s` are those of libpq, such as `sslmode` or
-`application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD.
+All parameters but `schema`, `machine`, `read` and `max_lag_s` are those of libpq, such as `sslmode`
+or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD. `machine` names the
+machine, for several that have the same folders at the same paths.
 
 Several hosts can be given: `HOST1,HOST2`. Writes then go to the one that accepts them, so that they
 follow a failover. With `read=standby`, reads prefer one that does not; if its state is more than
@@ -17,21 +18,25 @@ import re
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from kb import paths
 from kb.errors import InvalidRequest, MissingExtra
+from kb.processes import machine_name
 
-_OWN = ("schema", "read", "max_lag_s")  # not for libpq
+_OWN = ("schema", "machine", "read", "max_lag_s")  # not for libpq
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_PASSWORDS = ("password", "sslpassword")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its password.
-    `standby_dsn` is the URL for reads, if those prefer a standby."""
+    """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its passwords, and
+    `secrets` are these passwords, in each spelling. `standby_dsn` is the URL for reads, if those
+    prefer a standby."""
 
     dsn: str
     schema: str
@@ -40,11 +45,23 @@ class Location:
     standby_dsn: str | None = None
     max_lag_s: float = 10.0
     has_several_hosts: bool = False
+    secrets: tuple[str, ...] = ()
+    machine: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Location:
         """Raises `InvalidRequest` for a URL that is not understood."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # its message may name the password
+            raise InvalidRequest(
+                "the URL of the store is not a valid URL", f"use {_HOW}"
+            ) from error
+        if _BAD_ESCAPE.search(parts.netloc) or _BAD_ESCAPE.search(parts.query):
+            raise InvalidRequest(
+                "the URL of the store has a '%' that two hexadecimal digits do not follow",
+                "write '%' as %25, also in a password",
+            )
         options = parse_qsl(parts.query, keep_blank_values=True)
         names = [name for name, _ in options]
         schema = dict(options).get("schema", SCHEMA)
@@ -61,10 +78,12 @@ class Location:
                 "the URL of the store has a '#'", "write '#' as %23, also in a password"
             )
         user, at, hosts = parts.netloc.rpartition("@")
-        name = user.partition(":")[0]
+        name, _, password = user.partition(":")
         rest = [(key, value) for key, value in options if key not in _OWN]
         read, max_lag_s = _standby(dict(options))
-        public = [(key, value) for key, value in rest if key not in ("password", "sslpassword")]
+        public = [(key, value) for key, value in rest if key not in _PASSWORDS]
+        secrets = [password, *(value for key, value in rest if key in _PASSWORDS)]
+        spellings = {spell(each) for each in secrets for spell in (str, quote, unquote)} - {""}
         if schema != SCHEMA:
             public.append(("schema", schema))
         public += [(key, value) for key, value in options if key in ("read", "max_lag_s")]
@@ -85,7 +104,15 @@ class Location:
             standby_dsn=_url(parts, parts.netloc, standby) if read == "standby" else None,
             max_lag_s=max_lag_s,
             has_several_hosts=several,
+            machine=dict(options).get("machine") or machine_name(),
+            secrets=tuple(sorted(spellings, key=len, reverse=True)),
         )
+
+    def without_secrets(self, text: str) -> str:
+        """A message of libpq, which may repeat parts of the URL, without the passwords."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
 
 
 def _standby(options: dict[str, str]) -> tuple[str, float]:

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from kb.store.postgres.location import Location
     from kb.store.postgres.pool import Connection
 
-VERSION = 1  # the newest migration
+VERSION = 3  # the newest migration
 _LEAST_SERVER = 15
 _LEAST_VECTOR = (0, 7)
 _PATH = """
 SELECT set_config('search_path', quote_ident(%s) || coalesce(
   (SELECT ', ' || quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace
    WHERE extname = 'vector'), ''), false)
+"""
+# Unlike `to_regclass`, which may remember for the rest of a transaction that there is no table.
+_STATE_TABLE = """
+SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = 'state'
 """
 
 
@@ -33,11 +38,10 @@ def set_path(connection: Connection, schema: str) -> None:
 
 def version(connection: Connection, location: Location) -> int | None:
     """The store's schema version; None if there is no store. Raises `StoreTooNew`."""
-    table = f'"{location.schema}".state'
-    row = connection.execute("SELECT to_regclass(%s)", (table,)).fetchone()
-    if row is None or row[0] is None:
+    if connection.execute(_STATE_TABLE, (location.schema,)).fetchone() is None:
         return None
-    found: Any = connection.execute("SELECT max(schema_version) FROM state").fetchone()
+    table = sql.SQL("SELECT max(schema_version) FROM {}.state")
+    found: Any = connection.execute(table.format(sql.Identifier(location.schema))).fetchone()
     number = int(found[0] or 0)
     if number > VERSION:
         raise StoreTooNew(
@@ -116,7 +120,9 @@ def _create_schema(connection: Connection, location: Location) -> None:
 
 
 def _require_vector(connection: Connection) -> None:
-    """Check pgvector, and add it to the database if the role may do that."""
+    """Check pgvector, and add it to the database if the role may do that. New stores in other
+    schemas of the database wait."""
+    lock(connection, "", what="extension")
     found = extension_version(connection)
     if found is None:
         try:

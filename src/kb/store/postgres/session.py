@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from kb.ports import Clock
+    from kb.store.postgres.location import Location
     from kb.store.postgres.pool import Connection
 
 Params = Sequence[Any] | Mapping[str, Any] | None
@@ -45,13 +46,20 @@ class Changes:
 
 
 class Session:
-    """The statements of one transaction, with the name of the store's schema and its clock."""
+    """The statements of one transaction, with the names of the store's schema and of this machine,
+    and with its clock."""
 
     def __init__(
-        self, connection: Connection, schema: str, clock: Clock, *, reads: bool = False
+        self,
+        connection: Connection,
+        location: Location,
+        clock: Clock,
+        *,
+        reads: bool = False,
     ) -> None:
         self.connection = connection
-        self.schema = schema
+        self.schema = location.schema
+        self.machine = location.machine
         self.clock = clock
         self.changes = Changes()
         self.lag_s = 0.0  # how old the state of a standby may be

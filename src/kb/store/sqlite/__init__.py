@@ -9,6 +9,7 @@ functions          SQL functions, and helpers for queries
 catalog            the catalog port
 documents          documents, tags and chunks as rows
 files              roots, and the recorded states of their files
+removed_documents  tags and counts of documents whose files were removed
 filters            filters as SQL conditions
 
 fulltext           the full-text port, over FTS5 and the word index
@@ -43,17 +44,28 @@ posting_integrity  checks of the inverted index
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.ports import Clock, Store
 
 
 def local_path(url: str) -> Path:
     """The file that a path or a `sqlite:///` URL names."""
-    return Path(unquote(url.removeprefix("sqlite://"))) if "://" in url else Path(url)
+    from pathlib import Path
+
+    return Path(_file(url))
+
+
+def _file(url: str) -> str:
+    """`local_path` as text, without loading `pathlib`."""
+    if "://" not in url:
+        return url
+    from urllib.parse import unquote
+
+    return unquote(url.removeprefix("sqlite://"))
 
 
 def open_store(
@@ -69,7 +81,7 @@ def open_store(
     from kb.store.sqlite.store import SqliteStore
 
     return SqliteStore(
-        local_path(url),
+        _file(url),
         read_only=read_only,
         busy_timeout_s=busy_timeout_s,
         clock=clock,

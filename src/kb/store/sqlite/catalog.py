@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from kb.errors import StoreBusy
-from kb.store.sqlite import documents, files, schema
+from kb.store.sqlite import documents, files, removed_documents, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.text.timestamps import utc_timestamp
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -53,7 +54,7 @@ class SqliteCatalog:
     # --- roots and files --------------------------------------------------------------------------
 
     def roots(self, filters: Filters | None = None) -> list[Root]:
-        if not self._database.path.exists():
+        if not os.path.exists(self._database.file):
             return []
         with self._database.reading() as connection:
             return files.roots(connection, filters)
@@ -107,8 +108,14 @@ class SqliteCatalog:
         with self._database.writing() as connection:
             documents.write_chunks(connection, doc_id, draft, chunks, utc_timestamp(self._clock()))
 
-    def delete_documents(self, doc_ids: Iterable[int], roots: Iterable[str] = ()) -> int:
+    def delete_documents(
+        self, doc_ids: Iterable[int], roots: Iterable[str] = (), *, restorable: bool = False
+    ) -> int:
+        doc_ids, roots = list(doc_ids), list(roots)
         with self._database.writing() as connection:
+            if restorable:
+                removed_documents.save(connection, doc_ids)
+            removed_documents.delete(connection, roots)
             removed = documents.delete(connection, doc_ids)
             files.drop_empty_roots(connection, roots)
         if removed:

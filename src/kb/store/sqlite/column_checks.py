@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import apsw
 
 from kb.errors import StoreUnusable
+from kb.values import Any, NamedTuple
 
 HINT = "run kb doctor to see what is wrong, and kb doctor --fix to repair it"
 _MOST = 1 << 53  # a counter is never larger
@@ -114,6 +114,10 @@ CELLS: Mapping[str, Mapping[str, Cell]] = {
     },
     "document_tags": {"doc_id": _ANY, "tag": _TEXT,
         "source": Cell(("text",), lambda value: value in ("file", "user")),
+    },
+    "removed_documents": {
+        "root_path": Cell(("text", "blob"), is_path), "path": _NAME, "access_count": _COUNT,
+        "user_tags": Cell(("text",), _json(is_names)),
     },
     "chunks": {
         "doc_id": _ANY, "ordinal": _COUNT, "section_label": _SAID, "chunker_version": _TEXT,

@@ -18,8 +18,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from pathlib import Path
-from urllib.parse import quote
 from weakref import WeakSet
 
 import apsw
@@ -39,6 +37,10 @@ from kb.open_stores import hold_store, release_store
 from kb.store.sqlite import column_checks, functions, schema
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import SnapshotConnection
+from kb.values import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CACHE_KIB = 32 * 1024
 LOG_BYTES = 8 << 20  # a larger write-ahead log is checkpointed and truncated
@@ -62,6 +64,9 @@ _NO_SPACE = frozenset(
     }
 )
 
+_LOG = "-wal"  # the suffix of the write-ahead log
+_UNQUOTED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/")
+
 
 class _Local(threading.local):
     reader: SnapshotConnection | None = None
@@ -75,13 +80,13 @@ class Database:
 
     def __init__(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
         *,
         read_only: bool,
         busy_timeout_s: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = path
+        self.file = os.fspath(path)
         self._clock = clock
         self.read_only = read_only
         self._busy_ms = int(busy_timeout_s * 1000)
@@ -94,6 +99,13 @@ class Database:
         self._log_lock = threading.Lock()
         self._checkpoint_at_bytes = LOG_BYTES
         self.on_replaced: list[Callable[[], None]] = []  # called when the file was replaced
+
+    @property
+    def path(self) -> Path:
+        """The path of the file. Searches use its text, `file`, and do not load `pathlib`."""
+        from pathlib import Path
+
+        return Path(self.file)
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -187,7 +199,7 @@ class Database:
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
         try:
-            return self._log_path.stat().st_size
+            return os.stat(self.file + _LOG).st_size
         except OSError:
             return 0
 
@@ -232,10 +244,11 @@ class Database:
                 with suppress(apsw.Error):
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 logs = [path for path in self._log_paths if _identity(path) in connection.log_files]
-                if self._log_path in logs and self.log_bytes() > 0:
+                if self.file + _LOG in logs and self.log_bytes() > 0:
                     return False
                 for path in logs:
-                    path.unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        os.unlink(path)
         finally:
             connection.set_busy_timeout(self._busy_ms)
         return True
@@ -272,7 +285,7 @@ class Database:
             self._open.clear()
             self._was_open = False
             if self._held:
-                release_store(self.path)
+                release_store(self.file)
                 self._held = False
         self._local = _Local()
 
@@ -282,7 +295,7 @@ class Database:
         try:
             yield
         except apsw.Error as error:
-            translated = _translate(error, self.path)
+            translated = _translate(error, self.file)
             # SQL functions fail with a generic error if a value has the wrong type.
             if type(translated) is StoreError and (what := self._damage()):
                 raise column_checks.damaged(what) from error
@@ -301,7 +314,7 @@ class Database:
         is then the cause of an error. Uses a new connection."""
         try:
             connection = apsw.Connection(
-                f"file:{quote(str(self.path))}?mode=ro",
+                f"file:{_quote(self.file)}?mode=ro",
                 flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             )
         except apsw.Error:
@@ -326,7 +339,7 @@ class Database:
                 connection = self._open_readable()
             except apsw.IOError as error:
                 connection = self._open_on_full_disk(error)
-            if schema.version(connection, str(self.path)) < schema.VERSION:
+            if schema.version(connection, self.file) < schema.VERSION:
                 self._migrate_if_possible(connection)
             self._local.reader = self._keep(connection)
         return self._local.reader
@@ -344,7 +357,7 @@ class Database:
     def _open_readable(self) -> SnapshotConnection:
         """Open the file as a writer would, so that the last connection removes the log; or
         read-only; or, in a folder without write permission, as a file that nobody changes."""
-        uri = "file:" + quote(str(self.path))
+        uri = "file:" + _quote(self.file)
         flags = apsw.SQLITE_OPEN_READONLY
         attempts = [(uri + "?mode=ro", flags), (uri + "?immutable=1", flags)]
         if not self.read_only:
@@ -369,7 +382,7 @@ class Database:
         connection serves one block only."""
         if not _lacks_space(error) or self.log_bytes() > 0:
             raise error
-        uri = f"file:{quote(str(self.path))}?immutable=1"
+        uri = f"file:{_quote(self.file)}?immutable=1"
         connection = self._connect(uri, apsw.SQLITE_OPEN_READONLY)
         self._local.is_snapshot = True
         return connection
@@ -379,13 +392,9 @@ class Database:
         return attempt == last - 1 and self.log_bytes() > 0
 
     @property
-    def _log_path(self) -> Path:
-        return self.path.with_name(self.path.name + "-wal")
-
-    @property
-    def _log_paths(self) -> tuple[Path, Path]:
+    def _log_paths(self) -> tuple[str, str]:
         """The log and its index in shared memory."""
-        return self._log_path, self.path.with_name(self.path.name + "-shm")
+        return self.file + _LOG, self.file + "-shm"
 
     def _writer(self) -> SnapshotConnection:
         if self._local.writer is None:
@@ -414,7 +423,7 @@ class Database:
 
     def _open_writable(self) -> SnapshotConnection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        connection = self._connect(str(self.path), flags)
+        connection = self._connect(self.file, flags)
         try:
             self._prepare(connection)
         except BaseException:
@@ -425,11 +434,11 @@ class Database:
     def _prepare(self, connection: apsw.Connection) -> None:
         if connection.readonly("main"):
             raise StoreReadOnly(f"{self.path} cannot be written", "check the file's permissions")
-        if (version := schema.version(connection, str(self.path))) < schema.VERSION:
+        if (version := schema.version(connection, self.file)) < schema.VERSION:
             if version == 0:  # later, only VACUUM can change it
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             self._use_wal(connection)
-            schema.migrate(connection, str(self.path))
+            schema.migrate(connection, self.file)
         # In WAL mode, NORMAL keeps the file consistent even after a power loss.
         connection.execute("PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
@@ -453,7 +462,7 @@ class Database:
         self._check_files_beside()
         with self._lock:
             if not self._held:
-                hold_store(self.path)
+                hold_store(self.file)
                 self._held = True
         uri = apsw.SQLITE_OPEN_URI if name.startswith("file:") else 0
         connection = SnapshotConnection(name, flags=flags | uri)
@@ -473,7 +482,7 @@ class Database:
     def _has_content(self) -> bool:
         """Whether the store was ever written: an empty file was not."""
         try:
-            return self.path.stat().st_size > 0
+            return os.stat(self.file).st_size > 0
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -485,7 +494,7 @@ class Database:
         """Raise `StoreUnusable` for a log or journal that is no regular file: SQLite would wait for
         a named pipe forever."""
         for suffix in ("-journal", "-wal", "-shm"):
-            path = self.path.with_name(self.path.name + suffix)
+            path = self.file + suffix
             try:
                 mode = os.stat(path, follow_symlinks=False).st_mode
             except OSError:
@@ -494,12 +503,12 @@ class Database:
                 raise StoreUnusable(f"{path} is not a regular file", f"remove it: {path}")
 
     def _refuse_folder(self) -> None:
-        if self.path.is_dir():
+        if os.path.isdir(self.file):
             raise StoreUnusable(f"{self.path} is a folder", "name a file, or the folder above it")
 
     def _make_parent(self) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(self.file) or ".", exist_ok=True)
         except OSError as error:
             raise StoreUnusable(
                 f"cannot create the folder {self.path.parent}: {error.strerror}",
@@ -545,7 +554,7 @@ def _has_moved(connection: apsw.Connection) -> bool:
     return moved[0] != 0
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """The device and the inode of a file; None if there is none."""
     try:
         info = os.stat(path)
@@ -554,11 +563,18 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return info.st_dev, info.st_ino
 
 
+def _quote(path: str) -> str:
+    """The path as a part of a URI, as `urllib.parse.quote` returns it, which loads slowly."""
+    return "".join(
+        [chr(byte) if byte in _UNQUOTED else f"%{byte:02X}" for byte in os.fsencode(path)]
+    )
+
+
 def _lacks_space(error: apsw.Error) -> bool:
     return getattr(error, "extendedresult", 0) in _NO_SPACE
 
 
-def _translate(error: apsw.Error, path: Path) -> KbError:
+def _translate(error: apsw.Error, path: str) -> KbError:
     text = str(error)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kb.store.sqlite import column_checks
+from kb.store.sqlite import column_checks, removed_documents
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.files import attach_document
 from kb.store.sqlite.functions import scalar
 from kb.text.headings import heading_text
 from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import BoostFields, Chunk, ChunkChanges, ChunkText, Document, Filters, Span
+from kb.values import TYPE_CHECKING, Any, fields
 
 if TYPE_CHECKING:
     from kb.types import ChunkDraft, DocumentDraft, DocumentWrite
@@ -72,12 +71,21 @@ def write(
 ) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    draft, chunks, moved_from = document
+    draft, chunks, moved_from, displaces = document
+    if displaces is not None:
+        suffix = f".moved-{displaces}"
+        connection.execute(
+            "UPDATE documents SET path = path || ?1, doc_path = doc_path || ?1 "
+            "WHERE doc_id = ?2 AND doc_path = ?3",
+            (suffix, displaces, draft.doc_path),
+        )
     if moved_from is not None:
         _move(connection, moved_from, draft.doc_path)
     doc_id, is_new = _write_row(connection, draft, now, now_ns)
     if draft.attributes.tags or not is_new:
         _write_tags(connection, doc_id, draft.attributes.tags)
+    if draft.root_id is not None:
+        removed_documents.restore(connection, doc_id)
     old = {} if is_new else _chunks_by_digest(connection, doc_id)
     added, kept, removed = _write_chunks(connection, doc_id, old, draft, chunks, now)
     count_change(connection, added - removed)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from kb.store.sqlite import column_checks
+from kb.store.sqlite import column_checks, removed_documents
 from kb.store.sqlite import filters as where
+from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.types import FileLocation, FileState, Filters, Root
@@ -91,7 +92,9 @@ def attach_document(connection: apsw.Connection, doc_id: int) -> None:
 
 def attach_root(connection: apsw.Connection, root_id: int, path: str) -> None:
     """Set the folder of a root. Its documents stay detached until an ingest finds their files."""
+    before: Any = scalar(connection, "SELECT path FROM roots WHERE root_id = ?", (root_id,))
     connection.execute("UPDATE roots SET path = ? WHERE root_id = ?", (_stored(path), root_id))
+    removed_documents.move(connection, before, _stored(path))
     connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root_id,))
     connection.execute(
         "INSERT INTO detached_documents SELECT doc_id FROM documents WHERE root_id = ? "

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.errors import check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
+from kb.values import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kb.types import Limits

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
@@ -25,6 +24,7 @@ from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.text.normalize import bigrams, unspaced_runs
 from kb.text.tokenize import has_phrase, stems_of
 from kb.types import Filters, LexicalQuery, ScoredChunk, TextMatches
+from kb.values import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database

@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-from kb.text import globs
 from kb.text.normalize import count_substrings, subwords, unspaced_ngrams
 from kb.text.plain_words import has_plain_form
 from kb.text.timestamps import utc_timestamp
+from kb.values import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +52,8 @@ def _of_blobs(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def glob_matches(pattern: Any, path: Any) -> bool:
+    from kb.text import globs  # few searches filter by path
+
     return globs.matches(pattern, path)
 
 

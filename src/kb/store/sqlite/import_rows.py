@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from kb.store.import_rows import KnownDocument
-from kb.store.sqlite import documents, embeddings, files, segments
+from kb.store.sqlite import documents, embeddings, files, removed_documents, segments
 from kb.store.sqlite.functions import scalar
 from kb.types import JsonDict, Root, StoredModel
 
@@ -28,7 +28,7 @@ class SqliteTarget:
     def record_count(self) -> int:
         sql = (
             "SELECT (SELECT count(*) FROM roots) + (SELECT count(*) FROM documents) + "
-            "(SELECT count(*) FROM chunks)"
+            "(SELECT count(*) FROM chunks) + (SELECT count(*) FROM removed_documents)"
         )
         return int(scalar(self._connection, sql))
 
@@ -115,6 +115,12 @@ class SqliteTarget:
         tokens: bytes | None,
     ) -> None:
         embeddings.put(self._connection, model_id, chunk_id, embedded_at, dense, sparse, tokens)
+
+    def add_removed_document(self, row: JsonDict) -> None:
+        removed_documents.add(self._connection, row)
+
+    def restore_documents(self) -> None:
+        removed_documents.restore(self._connection)
 
     def finish_copy(self, header: JsonDict, chunks: int) -> None:
         for table, last in header["sequences"].items():

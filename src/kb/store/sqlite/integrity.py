@@ -32,6 +32,7 @@ _BATCH = 500  # rows per transaction of a repair, so that others can write too
 _SEQUENCES = (
     ("roots", "root_id"), ("documents", "doc_id"), ("chunks", "chunk_id"), ("models", "model_id"),
     ("vector_changes", "change"), ("sparse_segments", "segment"), ("text_changes", "change"),
+    ("removed_documents", "removed_id"),
 )  # fmt: skip
 
 DELETED = ("chunks", "tags", "roots", "embeddings", "jobs", "detached_roots",

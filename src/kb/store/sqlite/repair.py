@@ -71,6 +71,9 @@ def _repair(connection: apsw.Connection, faults: dict[str, list[Fault]]) -> Repa
     lost += _documents(connection, faults["documents"])
     notes, ownerless = _chunks(connection, faults["chunks"])
     lost += _tags(connection, faults["document_tags"])
+    _delete(connection, "removed_documents", "removed_id", faults["removed_documents"])
+    if count := len({fault.key for fault in faults["removed_documents"]}):
+        lost.append(f"the tags of {count} removed {'file' if count == 1 else 'files'}")
     if faults["vector_changes"] or faults["vector_indexes"] or faults["embeddings"]:
         _begin_changes(connection)
     if faults["embeddings"] or faults["models"] or any(faults[table] for table in _DERIVED):

@@ -8,7 +8,7 @@ from kb.errors import StoreTooNew, StoreUnusable
 from kb.store.sqlite.functions import register_derived
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 12  # the newest migration
+VERSION = 13  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -77,6 +77,7 @@ _COLUMNS = {  # tables that are read even if the store has no model and no impor
     "sparse_gone": "segment, chunk_id",
     "detached_roots": "root_id INTEGER PRIMARY KEY",
     "detached_documents": "doc_id INTEGER PRIMARY KEY",
+    "removed_documents": "removed_id INTEGER PRIMARY KEY, root_path, path, access_count, user_tags",
     "jobs": "job_id, model_id, place, pid, started, lease_until, done, chunk_ids",
 }
 _ALL_PENDING = """

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import AbstractContextManager
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kb.store.sqlite.catalog import SqliteCatalog
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.fulltext import SqliteFulltext
 from kb.store.sqlite.visibility import FilterCache
+from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kb.ports import Clock
     from kb.store.sqlite.maintenance import SqliteMaintenance
     from kb.store.sqlite.queue import SqliteQueue
@@ -32,7 +34,7 @@ class SqliteStore:
 
     def __init__(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
         *,
         read_only: bool = False,
         busy_timeout_s: float = 60.0,
@@ -80,14 +82,14 @@ class SqliteStore:
 
     @property
     def location(self) -> str:
-        return str(self.path)
+        return self._database.file
 
     @property
     def path(self) -> Path:
         return self._database.path
 
     def exists(self) -> bool:
-        return self.path.exists()
+        return os.path.exists(self._database.file)
 
     def create(self) -> None:
         with self._database.writing():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
@@ -11,6 +10,7 @@ from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.types import Filters
+from kb.values import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,13 +2,15 @@
 
 ChatGPT keeps the messages of a conversation as a tree, because a message can be edited or answered
 again. The branch that is shown comes first, and the messages of other branches follow it. Claude
-keeps a list.
+keeps a list. Both add kinds of content over time, so every string is kept unless its key is known
+to be technical.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,10 +19,17 @@ from kb.ingest.decode import Unreadable, decode
 from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ports import Parsed, Source
 
-_NAMES = {"user": "You", "human": "You", "assistant": "Assistant", "tool": "Tool"}
-_HIDDEN_ROLES = ("system",)
-_TEXT_KEYS = ("text", "result", "content", "thinking", "extracted_content", "file_name")
-_MAX_DEPTH = 8  # of parts in parts
+_NAMES = {
+    "user": "You", "human": "You", "assistant": "Assistant", "tool": "Tool", "system": "System",
+}  # fmt: skip
+_TEXT_KEYS = ("parts", "text", "result", "content", "thinking", "extracted_content", "file_name")
+# Keys of values that nobody wrote. `content_type` is a kind, and `asset_pointer` an address.
+_TECHNICAL = re.compile(
+    r"(?:.*_)?(?:id|ids|uuid|type|timestamp|slug|pointer|signature)|.*_(?:at|time)|icon_name"
+)
+_PAYLOADS = ("input", "arguments")  # what a tool was given: every value was written by a side
+_WORD = re.compile(r"\w+")
+_SHOWN = ("title", "name", "create_time", "created_at", "summary")  # of a conversation
 _MAX_TIME = 253_402_300_799  # the end of the year 9999
 
 
@@ -34,14 +43,19 @@ def parse_export(source: Source) -> Parsed:
         conversations = json.loads(decode(source.data))
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not an export of conversations: {error}") from error
-    known = [each for each in conversations if isinstance(each, dict)
-             and ("mapping" in each or "chat_messages" in each)]  # fmt: skip
+    known = any(
+        isinstance(each, dict) and ("mapping" in each or "chat_messages" in each)
+        for each in conversations
+    )
     if not known and conversations:
         raise Unreadable("not an export of conversations by ChatGPT or Claude")
     out = Extract()
-    for number, conversation in enumerate(known, 1):
-        _write(out, conversation)
-        source.on_progress(number, len(known))
+    for number, conversation in enumerate(conversations, 1):
+        if isinstance(conversation, dict):
+            _write(out, conversation)
+        else:
+            out.lines(_texts(conversation))
+        source.on_progress(number, len(conversations))
     return Parsed(
         type="conversation",
         blocks=out.blocks,
@@ -58,8 +72,14 @@ def _write(out: Extract, conversation: dict[str, Any]) -> None:
     out.paragraph(
         " ".join(filter(None, (date, one_line(summary) if isinstance(summary, str) else "")))
     )
-    is_tree = isinstance(conversation.get("mapping"), dict)
-    for role, text in _tree(conversation) if is_tree else _list(conversation):
+    if isinstance(conversation.get("mapping"), dict):
+        messages = _tree(conversation)
+    elif isinstance(conversation.get("chat_messages"), list):
+        messages = _list(conversation["chat_messages"])
+    else:  # a shape that is not known
+        out.lines(_texts({key: value for key, value in conversation.items() if key not in _SHOWN}))
+        return
+    for role, text in messages:
         name = _NAMES.get(role, role)
         out.lines([f"**{name}:**", *text.split("\n")])
 
@@ -78,38 +98,58 @@ def _tree(conversation: dict[str, Any]) -> Iterator[_Message]:
         if isinstance(message, dict):
             author = message.get("author")
             role = author.get("role") if isinstance(author, dict) else None
-            yield from _message(role, message.get("content"))
+            metadata = message.get("metadata")
+            files = metadata.get("attachments") if isinstance(metadata, dict) else None
+            yield from _message(role, [message.get("content"), files])
 
 
-def _list(conversation: dict[str, Any]) -> Iterator[_Message]:
-    """Yield the messages of Claude."""
-    messages = conversation.get("chat_messages")
-    for message in messages if isinstance(messages, list) else ():
+def _list(messages: Iterable[Any]) -> Iterator[_Message]:
+    """Yield the messages of Claude. Their `text` repeats the texts of their `content`."""
+    for message in messages:
         if isinstance(message, dict):
-            content = message.get("content") or message.get("text")
-            files = message.get("attachments")
-            yield from _message(message.get("sender"), [content, files])
+            content = [message.get(key) for key in ("content", "attachments", "files")]
+            yield from _message(message.get("sender"), content, message.get("text"))
 
 
-def _message(role: Any, content: Any) -> Iterator[_Message]:
-    name = role if isinstance(role, str) else "Unknown"
-    text = "\n\n".join(_texts(content))
-    if text.strip() and name not in _HIDDEN_ROLES:
-        yield _Message(name, text)
+def _message(role: Any, content: Any, summary: Any = None) -> Iterator[_Message]:
+    """Yield the message, unless it is empty. The `summary` comes first if the content lacks any of
+    its words."""
+    texts = list(_texts(content))
+    if isinstance(summary, str) and set(_WORD.findall(summary)) - _words(texts):
+        texts.insert(0, summary)
+    text = "\n\n".join(texts)
+    if text.strip():
+        yield _Message(role if isinstance(role, str) else "Unknown", text)
 
 
-def _texts(content: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts in a content: a string, or parts of several kinds."""
-    if isinstance(content, str):
-        yield content
-    elif depth > _MAX_DEPTH:
-        return
-    elif isinstance(content, list):
-        for part in content:
-            yield from _texts(part, depth + 1)
-    elif isinstance(content, dict):
-        for key in ("parts", *_TEXT_KEYS):
-            yield from _texts(content.get(key), depth + 1)
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in _WORD.findall(text)}
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Yield the texts in a content: a string, or parts of several kinds, nested to any depth. The
+    main text of a part comes before its other strings."""
+    stack = [(content, False)]
+    while stack:
+        part, whole = stack.pop()
+        if isinstance(part, str):
+            if part.strip():
+                yield part
+        elif isinstance(part, list):
+            stack += [(each, whole) for each in reversed(part)]
+        elif isinstance(part, dict):
+            others = [key for key in part if key not in _TEXT_KEYS]
+            stack += [
+                (part[key], whole or key in _PAYLOADS)
+                for key in reversed((*_TEXT_KEYS, *others))
+                if key in part and (whole or not _is_technical(key))
+            ]
+        elif whole and part is not None:
+            yield str(part)
+
+
+def _is_technical(key: str) -> bool:
+    return _TECHNICAL.fullmatch(key.lower()) is not None
 
 
 def _date(value: Any) -> str:

@@ -13,11 +13,16 @@ _LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 
 class ConversationsParser(FormatParser):
     name = "conversations"
-    version = "1"
+    version = "2"
     priority = 1  # before the parser of code, which reads other JSON
 
     def accepts(self, source: Source) -> bool:
-        return bool(_NAME.fullmatch(source.name) and _LIST.match(source.data[:8192]))
+        """Accept the lists that hold conversations; other JSON is read as such."""
+        return bool(
+            _NAME.fullmatch(source.name)
+            and _LIST.match(source.data[:8192])
+            and (b'"mapping"' in source.data or b'"chat_messages"' in source.data)
+        )
 
     def parse(self, source: Source) -> Parsed:
         from kb.ingest.parsers.conversations.export import parse_export

@@ -9,7 +9,7 @@ from kb.ports import Parsed, Source
 
 class EmailParser(FormatParser):
     name = "email"
-    version = "5"
+    version = "6"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) in (".eml", ".mbox")

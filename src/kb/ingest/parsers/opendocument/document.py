@@ -18,11 +18,14 @@ from kb.types import Attributes
 _TEXTS, _SPREADSHEETS = (".odt", ".ott"), (".ods", ".ots")
 _SPACES = {"tab": "\t", "line-break": "\n"}
 _HIDDEN = frozenset({"tracked-changes", "forms", "sequence-decls", "variable-decls"})
-_FURNITURE = frozenset({"date-time", "footer", "page-number", "header"})  # of a slide
+_FURNITURE = frozenset({"date-time", "footer", "page-number", "header"})  # of a slide: at the end
+_NO_TEXT = frozenset({"page-number", "page-count", "date", "binary-data"})
+_ASIDE = frozenset({"title", "desc", "creator"})  # in a paragraph, but not part of its text
+_OBJECT = re.compile(r"[^/]+/content\.xml")  # a chart or a formula in the document
 _ROWS = 50  # of a sheet in a block, so that a citation is near its row
 _SHOWN = ("title", "subject", "creator", "initial-creator", "keyword", "description")
 _ROW_GROUPS = frozenset({"table-header-rows", "table-row-group", "table-rows"})
-_MAX_SPACES = 100
+_COUNT = re.compile(r"[1-9][0-9]?")
 _DEPTH = re.compile(r"[1-9]")
 
 
@@ -43,7 +46,11 @@ def parse_opendocument(source: Source) -> Parsed:
     heading = out.first_heading if kind in _TEXTS else writer.slide_title
     title = properties.get("title") or heading or ""
     shown = [properties[key] for key in _SHOWN if key in properties]
-    out.append_missing([*writer.descriptions, *_headers(archive), *shown], title[:TITLE_CHARS])
+    rest = [*_every_text(content, "body"), *_every_text(archive.xml("styles.xml"), "master-styles")]
+    for name in archive.names():
+        if _OBJECT.fullmatch(name):
+            rest += _every_text(archive.xml(name))
+    out.append_missing([*rest, *shown], title[:TITLE_CHARS])
     return Parsed(
         type="opendocument",
         blocks=out.blocks,
@@ -57,13 +64,13 @@ class _Writer:
     """Writes the elements of a document in order, without recursion: nesting has no limit."""
 
     def __init__(self, out: Extract, *, sheets: bool) -> None:
-        self.descriptions: list[str] = []
         self._out = out
         self._sheets = sheets
         self._slides = 0
         self.slide_title = ""  # of the first slide that has one
 
     def write(self, body: Element) -> None:
+        headings = _lists_with_headings(body)
         stack = [iter([body])]
         while stack:
             element = next(stack[-1], None)
@@ -78,12 +85,10 @@ class _Writer:
             elif kind == "p":
                 self._out.paragraph(one_line(_text(element)))
                 self._write_inside(element)
-            elif kind == "list" and not find_all(element, "h"):  # else of numbered headings
+            elif kind == "list" and id(element) not in headings:  # else of numbered headings
                 self._out.lines(f"- {text}" for text in _items(element))
             elif kind == "table":
                 self._write_table(element)
-            elif kind in ("title", "desc"):
-                self.descriptions.append(_text(element))
             elif kind not in _HIDDEN and _attribute(element, "class") not in _FURNITURE:
                 if kind == "page":
                     self._write_slide_heading(element)
@@ -94,7 +99,7 @@ class _Writer:
     def _write_slide_heading(self, page: Element) -> None:
         """Write the number of a slide, by which it can be found, and its title."""
         self._slides += 1
-        frames = [each for each in page if _attribute(each, "class") == "title"]
+        frames = [each for each in page.iter() if _attribute(each, "class") == "title"]
         title = one_line(" ".join(text for frame in frames for text in _items(frame)))
         self.slide_title = self.slide_title or title
         self._out.heading(1, f"Slide {self._slides}" + (f": {title}" if title else ""))
@@ -105,8 +110,6 @@ class _Writer:
             kind = local_name(element)
             if kind in ("p", "h") and element is not paragraph:
                 self._out.paragraph(one_line(_text(element)), "> ")
-            elif kind in ("title", "desc"):
-                self.descriptions.append(_text(element))
 
     def _write_table(self, table: Element) -> None:
         rows = [row for row in (_cells(each) for each in _rows(table)) if any(row)]
@@ -117,6 +120,31 @@ class _Writer:
         lines = [" | ".join(cell for cell in row if cell) for row in rows]
         for start in range(0, len(lines), _ROWS):
             self._out.lines(lines[start : start + _ROWS])
+        for each in table:
+            if local_name(each) == "shapes":
+                self._out.lines(_items(each))
+
+
+def _lists_with_headings(body: Element) -> set[int]:
+    """The ids of the lists that have a heading in them, at any depth."""
+    found: set[int] = set()
+    stack = [iter([body])]
+    lists: list[Element | None] = [None]  # those around the elements of the stack, if they are one
+    while stack:
+        element = next(stack[-1], None)
+        if element is None:
+            stack.pop()
+            lists.pop()
+            continue
+        if local_name(element) == "h":
+            for around in reversed(lists):
+                if around is not None:
+                    if id(around) in found:
+                        break
+                    found.add(id(around))
+        stack.append(iter(element))
+        lists.append(element if local_name(element) == "list" else None)
+    return found
 
 
 def _rows(table: Element) -> Iterator[Element]:
@@ -135,12 +163,11 @@ def _rows(table: Element) -> Iterator[Element]:
 def _cells(row: Element) -> list[str]:
     """The texts of a row. Repeated cells are written once: a row may repeat them a million
     times."""
-    cells = []
-    for cell in row:
-        if local_name(cell) in ("table-cell", "covered-table-cell"):
-            text = one_line(" ".join(_text(each) for each in find_all(cell, "p")))
-            cells.append(text or _attribute(cell, "value"))
-    return cells
+    return [
+        " ".join(_items(cell)) or _attribute(cell, "value")
+        for cell in row
+        if local_name(cell) in ("table-cell", "covered-table-cell")
+    ]
 
 
 def _items(element: Element) -> Iterator[str]:
@@ -150,8 +177,8 @@ def _items(element: Element) -> Iterator[str]:
 
 
 def _text(element: Element) -> str:
-    """The text of a paragraph, without its notes, comments and frames, which are written after
-    it."""
+    """The text of a paragraph, without its notes, comments and frames, and without the paragraphs
+    in it, which are written after it."""
     pieces = [element.text or ""]
     stack = [iter(element)]
     parents = [element]
@@ -166,9 +193,9 @@ def _text(element: Element) -> str:
         kind = local_name(child)
         if kind == "s":
             count = _attribute(child, "c")
-            pieces.append(" " * min(int(count) if count.isdecimal() else 1, _MAX_SPACES))
+            pieces.append(" " * (int(count) if _COUNT.fullmatch(count) else 1))
         pieces.append(_SPACES.get(kind, ""))
-        if kind in ("annotation", "note", "frame", "custom-shape"):
+        if kind in ("annotation", "note", "frame", "custom-shape", "p", "h"):
             pieces.append(child.tail or "")
             continue
         pieces.append(child.text or "")
@@ -182,12 +209,27 @@ def _attribute(element: Element, name: str) -> str:
     return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
 
 
-def _headers(archive: Archive) -> Iterator[str]:
-    """Yield the texts of headers and footers."""
-    styles = archive.xml("styles.xml")
-    for part in ("header", "header-first", "footer", "footer-first"):
-        for element in find_all(styles, part):
-            yield from (_text(each) for each in find_all(element, "p"))
+def _every_text(root: Element | None, part: str = "") -> Iterator[str]:
+    """Yield every text below the children of `root` with this name, or in all of it: of paragraphs,
+    and of other elements that hold text, such as descriptions of pictures and footers of slides."""
+    roots = () if root is None else [each for each in root if local_name(each) == part]
+    stack = [iter(roots if part or root is None else [root])]
+    paragraphs = [False]  # whether the elements on the stack are in a paragraph
+    while stack:
+        element = next(stack[-1], None)
+        if element is None:
+            stack.pop()
+            paragraphs.pop()
+            continue
+        kind = local_name(element)
+        if kind in _HIDDEN or kind in _NO_TEXT or _attribute(element, "class") in _NO_TEXT:
+            continue
+        if kind in ("p", "h"):
+            yield _text(element)
+        elif not paragraphs[-1] or kind in _ASIDE:
+            yield element.text or ""
+        stack.append(iter(element))
+        paragraphs.append(paragraphs[-1] or kind in ("p", "h"))
 
 
 def _properties(archive: Archive) -> dict[str, str]:

@@ -21,7 +21,8 @@ from kb.ports import Parsed, Source
 
 _PRESENTATION = "ppt/presentation.xml"
 _TITLES = ("title", "ctrTitle")
-_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")  # date, footer, number
+_FURNITURE = ("dt", "ftr", "hdr")  # date, footer and header: once, at the end
+_NUMBERS = ("sldNum", "sldImg")
 _OTHER_PARTS = ("ppt/charts/", "ppt/comments", "ppt/diagrams/data")
 _BREAKS = {"br": "\n", "tab": "\t"}
 
@@ -45,7 +46,8 @@ def parse_pptx(source: Source) -> Parsed:
             if kind == "notesSlide":
                 for text in _notes(archive.xml(notes)):
                     out.paragraph(text, "> ")
-        hidden += _descriptions(slide)
+                hidden += _furniture(archive.xml(notes))
+        hidden += [*_descriptions(slide), *_furniture(slide)]
         source.on_progress(number, len(slides))
     properties = properties_of(archive)
     title = properties.get("title") or first
@@ -63,11 +65,12 @@ def parse_pptx(source: Source) -> Parsed:
 
 
 def _slides(archive: Archive, root: Element) -> list[str]:
-    """The parts of the slides, in the order of the presentation."""
+    """The parts of the slides, in the order of the presentation, each once."""
     parts = relations(archive, _PRESENTATION)
     ids = [value for each in find_all(root, "sldId") for key, value in each.items()
            if key.endswith("}id")]  # fmt: skip
-    return [parts[each][1] for each in ids if each in parts and parts[each][0] == "slide"]
+    slides = (parts[each][1] for each in ids if each in parts and parts[each][0] == "slide")
+    return list(dict.fromkeys(slides))
 
 
 def _write_slide(out: Extract, number: int, slide: Element) -> str:
@@ -96,7 +99,7 @@ def _shapes(root: Element) -> Iterator[tuple[str, Element]]:
             yield "table", element
         elif kind == "sp":
             types = [each.get("type", "") for each in find_all(element, "ph")]
-            if not any(each in _FURNITURE for each in types):
+            if not any(each in (*_FURNITURE, *_NUMBERS) for each in types):
                 yield (types[0] if types else ""), element
 
 
@@ -111,6 +114,13 @@ def _paragraphs(root: Element) -> Iterator[str]:
 def _notes(root: Element | None) -> Iterator[str]:
     for _kind, shape in _shapes(root) if root is not None else ():
         yield from _paragraphs(shape)
+
+
+def _furniture(root: Element | None) -> Iterator[str]:
+    """Yield the dates, headers and footers of a slide, which most slides share."""
+    for shape in find_all(root, "sp"):
+        if any(each.get("type", "") in _FURNITURE for each in find_all(shape, "ph")):
+            yield from _paragraphs(shape)
 
 
 def _descriptions(root: Element) -> Iterator[str]:

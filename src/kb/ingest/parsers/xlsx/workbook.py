@@ -26,6 +26,15 @@ _OTHER_PARTS = ("xl/charts/", "xl/comments", "xl/drawings/drawing", "xl/threaded
 _ROWS = 50  # in a block, so that a citation is near its row
 _DATE_FORMATS = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
 _QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')  # parts of a number format that are no codes
+_ATTRIBUTES = {  # with text for people
+    "dataValidation": ("promptTitle", "prompt", "errorTitle", "error"),
+    "hyperlink": ("tooltip", "display"),
+}
+_HEADERS = frozenset(
+    {"oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter"}
+)
+_CODE = re.compile(r'&(?:"[^"]*"|\d+|K[0-9A-F]{6}|[A-Z&])')  # of fonts, places and numbers
+_LONG_CHARS, _REPEATED_CHARS = 1_000, 100
 _MAX_DAYS = 2_958_465  # the last day that a workbook knows, in 9999
 
 
@@ -40,17 +49,23 @@ def parse_xlsx(source: Source) -> Parsed:
     cells = _Cells(strings, _date_styles(archive.xml("xl/styles.xml")), epoch)
     out = Extract()
     sheets = _sheets(archive, root)
+    read: set[str] = set()  # parts, each of which is read once
+    others: list[str] = [text for each in find_all(root, "definedName")
+                         for text in (each.get("name", ""), each.text or "")
+                         if not each.get("name", "").startswith("_xlnm.")]  # fmt: skip
     for number, (name, path) in enumerate(sheets, 1):
-        sheet = archive.xml(path)
+        sheet = archive.xml(path) if path not in read else None
+        read.add(path)
         out.heading(1, name)
+        others += _sheet_texts(sheet)
         rows = [] if sheet is None else list(cells.rows(sheet))
         for start in range(0, len(rows), _ROWS):
             out.lines(rows[start : start + _ROWS])
         source.on_progress(number, len(sheets))
     properties = properties_of(archive)
     title = properties.get("title", "")
-    others = [text for name in archive.names() if name.startswith(_OTHER_PARTS)
-              and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
+    others += [text for name in archive.names() if name.startswith(_OTHER_PARTS)
+               and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
     shown = [properties[key] for key in SHOWN_PROPERTIES if key in properties]
     out.append_missing([*others, *shown], title[:TITLE_CHARS])
     return Parsed(
@@ -68,8 +83,8 @@ def _sheets(archive: Archive, root: Element) -> list[tuple[str, str]]:
     sheets = []
     for sheet in find_all(root, "sheet"):
         ids = [value for key, value in sheet.items() if key.endswith("}id")]
-        if ids and ids[0] in parts:
-            sheets.append((sheet.get("name", ""), parts[ids[0]][1]))
+        path = parts[ids[0]][1] if ids and ids[0] in parts else ""
+        sheets.append((sheet.get("name", ""), path))
     return sheets
 
 
@@ -87,7 +102,7 @@ def _date_styles(root: Element | None) -> frozenset[int]:
     return frozenset(
         number
         for number, each in enumerate(formats)
-        if (each.isdecimal() and int(each) in _DATE_FORMATS)
+        if (each.isdecimal() and len(each) < 10 and int(each) in _DATE_FORMATS)
         or any(code in custom.get(each, "") for code in ("yy", "dd", "d/", "/d", "h:mm"))
     )
 
@@ -99,10 +114,12 @@ class _Cells:
         self._strings = strings
         self._dates = dates
         self._epoch = epoch
+        self._written: set[int] = set()  # long strings
 
     def rows(self, sheet: Element) -> Iterator[str]:
         """Yield the rows with text, one line each."""
-        for row in find_all(sheet, "row"):
+        rows = (row for data in sheet if local_name(data) == "sheetData" for row in data)
+        for row in rows:
             cells = [one_line(self._text(cell)) for cell in row if local_name(cell) == "c"]
             if any(cells):
                 yield " | ".join(cell for cell in cells if cell)
@@ -111,16 +128,29 @@ class _Cells:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
             return "".join(_plain_texts(cell))
-        value = next((each.text or "" for each in cell if local_name(each) == "v"), "")
+        value = next((each.text or "" for each in cell if local_name(each) == "v"), None)
+        if value is None:  # not computed yet
+            formulas = (each.text for each in cell if local_name(each) == "f")
+            return "".join(f"={text}" for text in formulas if text)
+        value = value.strip()
         if kind == "s":
             known = value.isdecimal() and len(value) < 10 and int(value) < len(self._strings)
-            return self._strings[int(value)] if known else ""
+            return self._string(int(value)) if known else ""
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         style = cell.get("s", "0")
         if kind == "n" and style.isdecimal() and len(style) < 10 and int(style) in self._dates:
             return self._date(value)
         return value
+
+    def _string(self, index: int) -> str:
+        """A string that cells share; a long one is written completely only once."""
+        text = self._strings[index]
+        if len(text) <= _LONG_CHARS:
+            return text
+        is_first = index not in self._written
+        self._written.add(index)
+        return text if is_first else text[:_REPEATED_CHARS]
 
     def _date(self, value: str) -> str:
         """A number of days as a date, with the time if it has one."""
@@ -138,10 +168,27 @@ class _Cells:
 
 def _plain_texts(root: Element) -> Iterator[str]:
     """Yield the texts of a string, without its pronunciation."""
-    phonetic = {id(text) for run in find_all(root, "rPh") for text in find_all(run, "t")}
-    for each in find_all(root, "t"):
-        if id(each) not in phonetic:
-            yield each.text or ""
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        if local_name(element) == "t":
+            yield element.text or ""
+        if local_name(element) != "rPh":
+            stack += reversed(element)
+
+
+def _sheet_texts(sheet: Element | None) -> Iterator[str]:
+    """Yield the texts of a sheet that are not in its cells: hints and choices for input, hints of
+    links, headers and footers."""
+    for element in sheet.iter() if sheet is not None else ():
+        kind = local_name(element)
+        for name in _ATTRIBUTES.get(kind, ()):
+            yield element.get(name, "")
+        text = element.text or ""
+        if kind in _HEADERS:
+            yield _CODE.sub(" ", text)
+        elif kind in ("formula1", "formula2") and text.startswith('"'):  # else a range of cells
+            yield text
 
 
 def _texts(root: Element | None) -> Iterator[str]:

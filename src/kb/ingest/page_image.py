@@ -1,0 +1,136 @@
+"""A page of a PDF as an image, with the places of a passage. Runs in a process of its own, because
+PDFs come from anywhere: a crash or a loop there harms nothing else.
+
+The process reads a line of JSON and the PDF from stdin, and writes JSON to stdout.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from kb.errors import InvalidRequest, NotFound
+from kb.types import JsonDict
+
+TIMEOUT_S = 20.0
+_MEMORY_BYTES = 2 << 30
+_MAX_PIXELS = 6_000_000
+_PIECE_WORDS = 7  # of a passage, searched at a time: line breaks differ from those of the text
+_MAX_PIECES = 80
+_SAME_LINE, _WORD_GAP = 0.006, 0.015  # as shares of the page
+
+
+def page_image(data: bytes, page: int, passage: str = "", width: int = 1000) -> JsonDict:
+    """The image of a page (from 1) as base64 PNG, its size, the number of pages, and the boxes of
+    `passage` as shares of the page: left, top, width, height. Raises `NotFound` for a page that
+    does not exist, and `InvalidRequest` for a file that cannot be shown."""
+    header = json.dumps({"page": page, "passage": passage, "width": width}).encode() + b"\n"
+    command = [sys.executable, "-I", "-m", "kb.ingest.page_image"]
+    try:
+        done = subprocess.run(
+            command, input=header + data, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+        shape = json.loads(done.stdout) if done.returncode == 0 else {}
+    except (subprocess.TimeoutExpired, OSError, ValueError):
+        shape = {}
+    if "pages" in shape and "image" not in shape:
+        raise NotFound(f"there is no page {page}", f"it has {shape['pages']} pages")
+    if "image" not in shape:
+        raise InvalidRequest("the page cannot be shown", "open the original")
+    return dict(shape)
+
+
+# --- in the process -------------------------------------------------------------------------------
+
+
+def main() -> None:
+    _limit()
+    request = json.loads(sys.stdin.buffer.readline())
+    json.dump(_render(sys.stdin.buffer.read(), **request), sys.stdout)
+
+
+def _limit() -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    seconds = int(TIMEOUT_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+
+
+def _render(data: bytes, page: int, passage: str, width: int) -> JsonDict:
+    import pypdfium2
+
+    document = pypdfium2.PdfDocument(data)
+    if not 1 <= page <= len(document):
+        return {"pages": len(document)}
+    sheet = document[page - 1]
+    wide, high = sheet.get_size()
+    scale = min(width / max(wide, 1.0), (_MAX_PIXELS / max(wide * high, 1.0)) ** 0.5)
+    bitmap = sheet.render(scale=scale, rev_byteorder=True)
+    return {
+        "image": base64.b64encode(_png(bitmap)).decode(),
+        "width": bitmap.width,
+        "height": bitmap.height,
+        "pages": len(document),
+        "boxes": _merge(_boxes(sheet.get_textpage(), passage, wide, high)),
+    }
+
+
+def _png(bitmap: Any) -> bytes:
+    """The bitmap as PNG."""
+    channels, stride = bitmap.n_channels, bitmap.stride
+    raw = bytes(bitmap.buffer)
+    used = bitmap.width * channels
+    rows = b"".join(b"\0" + raw[at : at + used] for at in range(0, stride * bitmap.height, stride))
+    color = {1: 0, 3: 2, 4: 6}[channels]
+    header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, color, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in chunks
+    )
+
+
+def _boxes(text: Any, passage: str, wide: float, high: float) -> Iterator[Sequence[float]]:
+    """The places of the passage's words, in pieces, in the order of the page."""
+    words = passage.split()
+    at = 0
+    for start in range(0, min(len(words), _PIECE_WORDS * _MAX_PIECES), _PIECE_WORDS):
+        piece = " ".join(words[start : start + _PIECE_WORDS])
+        found = text.search(piece, index=at).get_next() or text.search(piece).get_next()
+        if found is None:
+            continue
+        index, count = found
+        at = index + count
+        for number in range(text.count_rects(index, count)):
+            left, bottom, right, top = text.get_rect(number)
+            box = (left / wide, (high - top) / high, (right - left) / wide, (top - bottom) / high)
+            yield box
+
+
+def _merge(boxes: Iterable[Sequence[float]]) -> list[Sequence[float]]:
+    """Merge boxes that continue each other on a line."""
+    merged: list[Sequence[float]] = []
+    for left, top, wide, high in boxes:
+        if merged:
+            before_left, before_top, before_wide, before_high = merged[-1]
+            gap = left - before_left - before_wide
+            if abs(top - before_top) < _SAME_LINE and -_WORD_GAP < gap < _WORD_GAP:
+                upper = min(top, before_top)
+                lower = max(top + high, before_top + before_high)
+                merged[-1] = [before_left, upper, left + wide - before_left, lower - upper]
+                continue
+        merged.append([left, top, wide, high])
+    return [[round(value, 5) for value in box] for box in merged]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Renders the text of a document as a tree of elements for the web page.
+
+The tree has only elements and attributes that are listed here, and no HTML text: a document cannot
+add a script, a style or a form. HTML inside Markdown is shown as text. A block has the lines that
+it comes from, so that a cited passage can be marked.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+from kb.types import JsonDict, Node, Rendering
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode
+
+# Formats whose text is Markdown, or becomes Markdown when it is extracted.
+MARKDOWN_TYPES = frozenset((
+    "markdown", "note", "html", "docx", "epub", "notebook", "email", "pptx", "xlsx",
+    "opendocument", "canvas", "conversation",
+))  # fmt: skip
+_MAX_CHARS = 2_000_000  # longer texts are shown as lines
+_MAX_ROWS = 2_000
+_MAX_DEPTH = 40
+_FRONT = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FOOTNOTE = re.compile(r"\[\^([\w-]{1,40})\]")
+_FOOTNOTE_TEXT = re.compile(r"\A\[\^([\w-]{1,40})\]:[ \t]*")
+_PLAIN_TAGS = {
+    "paragraph": "p", "blockquote": "blockquote", "bullet_list": "ul", "ordered_list": "ol",
+    "list_item": "li", "table": "table", "thead": "thead", "tbody": "tbody", "tr": "tr",
+    "th": "th", "td": "td", "hr": "hr", "strong": "strong", "em": "em", "s": "s",
+    "hardbreak": "br",
+}  # fmt: skip
+
+
+def render(doc_path: str, kind: str, text: str) -> Rendering:
+    """Render the text of a document of the type `kind`."""
+    if kind == "pdf":
+        return Rendering("pages")
+    if len(text) <= _MAX_CHARS:
+        if kind == "table":
+            return _render_table(text)
+        if kind in MARKDOWN_TYPES:
+            return _Markdown(doc_path).render(text)
+    return Rendering("lines")
+
+
+def _element(tag: str, *children: Node, **attributes: object) -> JsonDict:
+    """An element; attributes without a value are left out."""
+    given = {name: value for name, value in attributes.items() if value is not None}
+    return {"tag": tag, "children": list(children), **given}
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _render_table(text: str) -> Rendering:
+    """A table of separated values, with the line of each row."""
+    first = text.split("\n", 1)[0]
+    delimiter = max(",;\t|", key=first.count)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    rows: list[Node] = []
+    start = 1
+    try:
+        for cells in reader:
+            end = reader.line_num
+            tag = "td" if rows else "th"
+            columns = [_element(tag, cell) for cell in cells]
+            if cells:
+                rows.append(_element("tr", *columns, lines=[start, end]))
+            start = end + 1
+            if len(rows) > _MAX_ROWS:
+                return Rendering("lines")
+    except csv.Error:
+        return Rendering("lines")
+    head, body = rows[:1], rows[1:]
+    table = _element("table", _element("thead", *head), _element("tbody", *body))
+    return Rendering("elements", (table,))
+
+
+# --- Markdown -------------------------------------------------------------------------------------
+
+
+class _Markdown:
+    """Renders one document, whose links are relative to its path."""
+
+    def __init__(self, doc_path: str) -> None:
+        self._doc_path = doc_path
+        self._outline: list[tuple[int, str, str]] = []
+
+    def render(self, text: str) -> Rendering:
+        from markdown_it import MarkdownIt
+        from markdown_it.tree import SyntaxTreeNode
+
+        front = _FRONT.match(text)
+        if front is not None:  # keeps the numbers of the lines
+            text = "\n" * front[0].count("\n") + text[front.end() :]
+        parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_DEPTH})
+        parser.enable(["table", "strikethrough"])
+        tree = SyntaxTreeNode(parser.parse(text))
+        nodes = tuple(node for child in tree.children for node in self._block(child))
+        return Rendering("elements", nodes, tuple(self._outline))
+
+    def _block(self, node: SyntaxTreeNode) -> Iterator[Node]:
+        lines = None if node.map is None else [node.map[0] + 1, node.map[1]]
+        if node.type == "heading":
+            yield self._heading(node, lines)
+        elif node.type in ("fence", "code_block"):
+            language = (node.info or "").split(" ", 1)[0][:40] or None
+            code = _element("code", node.content.removesuffix("\n"), language=language)
+            yield _element("pre", code, lines=lines)
+        elif node.type == "paragraph":
+            yield self._paragraph(node, lines)
+        elif node.type == "inline":
+            yield from self._inline(node.children)
+        elif node.type == "hr":
+            yield _element("hr")
+        elif tag := _PLAIN_TAGS.get(node.type):
+            children = [each for child in node.children for each in self._block(child)]
+            start = node.attrs.get("start") if tag == "ol" else None
+            yield _element(tag, *children, lines=lines, start=start)
+        else:
+            yield _element("p", node.content, lines=lines)
+
+    def _heading(self, node: SyntaxTreeNode, lines: list[int] | None) -> Node:
+        children = [each for child in node.children for each in self._block(child)]
+        level, name = int(node.tag[1]), f"section-{len(self._outline) + 1}"
+        self._outline.append((level, name, plain_text(children)))
+        # The page has the title as its first heading.
+        return _element(f"h{min(6, level + 1)}", *children, lines=lines, id=name)
+
+    def _paragraph(self, node: SyntaxTreeNode, lines: list[int] | None) -> Node:
+        children = [each for child in node.children for each in self._block(child)]
+        if (
+            children
+            and isinstance(children[0], str)
+            and (note := _FOOTNOTE_TEXT.match(children[0]))
+        ):
+            children[0] = children[0][note.end() :]
+            return _element(
+                "p", _element("sup", note[1]), " ", *children, lines=lines, id=f"footnote-{note[1]}"
+            )
+        return _element("p", *_link_footnotes(children), lines=lines)
+
+    def _inline(self, nodes: Sequence[SyntaxTreeNode]) -> Iterator[Node]:
+        for node in nodes:
+            if node.type == "text":
+                if node.content:
+                    yield node.content
+            elif node.type == "softbreak":
+                yield " "
+            elif node.type == "code_inline":
+                yield _element("code", node.content)
+            elif node.type == "link":
+                children = list(self._inline(node.children))
+                yield _element("a", *children, href=self._address(str(node.attrs.get("href", ""))))
+            elif node.type == "image":
+                yield self._image(node)
+            elif tag := _PLAIN_TAGS.get(node.type):
+                yield _element(tag, *self._inline(node.children))
+            else:
+                yield node.content
+
+    def _image(self, node: SyntaxTreeNode) -> Node:
+        """An image of the same folder, or the description of any other one."""
+        source, text = str(node.attrs.get("src", "")), node.content or "image"
+        parts = urlsplit(source)
+        if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+            return _element("a", text, href=self._address(source))
+        return _element("img", image=unquote(parts.path), alt=text)
+
+    def _address(self, href: str) -> str | None:
+        """The address of a link: another document's page, a place in this one, or a web address.
+        None for any other, such as `javascript:`."""
+        try:
+            parts = urlsplit(href)
+        except ValueError:
+            return None
+        if parts.scheme in ("http", "https", "mailto"):
+            return href
+        if parts.scheme or parts.netloc or parts.path.startswith("/"):
+            return None
+        if not parts.path:
+            return None
+        folder = posixpath.dirname(self._doc_path)
+        target = posixpath.normpath(posixpath.join(folder, unquote(parts.path)))
+        if target.startswith(".."):
+            return None
+        return f"/read/{quote(target)}"
+
+
+def _link_footnotes(children: Sequence[Node]) -> Iterator[Node]:
+    """The children, with links in place of references such as `[^1]`."""
+    for child in children:
+        if not isinstance(child, str):
+            yield child
+            continue
+        at = 0
+        for match in _FOOTNOTE.finditer(child):
+            if match.start() > at:
+                yield child[at : match.start()]
+            link = _element("a", match[1], href=f"#footnote-{match[1]}")
+            yield _element("sup", link)
+            at = match.end()
+        if at < len(child):
+            yield child[at:]
+
+
+def plain_text(nodes: Sequence[Node]) -> str:
+    """The text of nodes, without their elements."""
+    return "".join(
+        node if isinstance(node, str) else plain_text(node["children"]) for node in nodes
+    ).strip()

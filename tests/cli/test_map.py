@@ -1,0 +1,43 @@
+"""`kb map`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kb import KnowledgeBase
+from tests.cli.conftest import Run
+from tests.models.weightless import Weightless
+from tests.schemas import validate
+
+
+def _store(tmp_path: Path) -> Path:
+    path = tmp_path / "kb.sqlite"
+    with KnowledgeBase(path, encoder=Weightless()) as kb:
+        for number in range(4):
+            kb.add(f"heron reeds nest {number}", title=f"Heron {number}")
+        kb.embed()
+    return path
+
+
+def test_a_map_is_a_file(run: Run, tmp_path: Path) -> None:
+    target = tmp_path / "map.svg"
+    result = run("--store", _store(tmp_path), "map", "-o", target, "--color", "kind")
+    assert result.out == f"4 documents in 1 topic: {target}\n"
+    assert target.read_text().startswith("<svg")
+    shape = run("--store", tmp_path / "kb.sqlite", "map", "--json").json
+    validate(shape)
+    assert len(shape["points"]) == 4
+
+
+def test_the_store_is_not_overwritten(run: Run, tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    before = store.read_bytes()
+    assert run("--store", store, "map", "-o", store).status == 2
+    assert store.read_bytes() == before
+
+
+def test_without_vectors(run: Run, here: Path) -> None:
+    result = run("map", "-o", here / "map.svg")
+    assert result.status == 2
+    assert "kb embed" in result.err
+    assert not (here / "map.svg").exists()

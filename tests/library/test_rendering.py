@@ -1,0 +1,152 @@
+"""Documents as elements for the web page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kb import KnowledgeBase
+from kb.errors import NotFound
+from kb.library.rendering import plain_text, render
+from kb.types import Node
+
+TAGS = frozenset(
+    "p h2 h3 h4 h5 h6 ul ol li blockquote pre code table thead tbody tr th td hr br strong em s "
+    "sup a img".split()
+)
+
+
+def every(nodes: Any) -> list[dict[str, Any]]:
+    found = [node for node in nodes if not isinstance(node, str)]
+    return [*found, *(below for node in found for below in every(node["children"]))]
+
+
+def tags(text: str, kind: str = "markdown") -> list[str]:
+    return [node["tag"] for node in every(render("lib/notes/a.md", kind, text).nodes)]
+
+
+def test_blocks_have_their_lines() -> None:
+    text = "---\ntitle: x\n---\n# One\n\ntext\nmore\n\n- a\n- b\n\n```py\nx = 1\n```\n"
+    rendering = render("lib/a.md", "markdown", text)
+    heading, paragraph, items, code = [
+        node for node in rendering.nodes if not isinstance(node, str)
+    ]
+    assert (heading["tag"], heading["lines"]) == ("h2", [4, 4])
+    assert (paragraph["tag"], paragraph["lines"]) == ("p", [6, 7])
+    assert items["children"][1]["lines"][0] == 10
+    assert (code["tag"], code["lines"]) == ("pre", [12, 14])
+    assert code["children"][0]["language"] == "py"
+    assert rendering.outline == ((1, "section-1", "One"),)
+
+
+def test_tables_and_footnotes() -> None:
+    text = "| a | b |\n|---|---|\n| 1 | 2 |\n\ntext[^1]\n\n[^1]: a longer note\n"
+    found = every(render("lib/a.md", "markdown", text).nodes)
+    assert {"table", "th", "td"} <= {node["tag"] for node in found}
+    assert any(node.get("href") == "#footnote-1" for node in found)
+    assert any(node.get("id") == "footnote-1" for node in found)
+
+
+@pytest.mark.parametrize(
+    ("href", "address"),
+    [
+        ("other.md", "/read/lib/notes/other.md"),
+        ("../b%20c.md#x", "/read/lib/b%20c.md"),
+        ("https://example.org/", "https://example.org/"),
+        ("mailto:a@example.org", "mailto:a@example.org"),
+        ("../../../etc/passwd", None),
+        ("/etc/passwd", None),
+        ("//evil.example/x", None),
+        ("file:///etc/passwd", None),
+        ("data:text/html,x", None),
+        ("vbscript:x", None),
+    ],
+)
+def test_addresses_of_links(href: str, address: str | None) -> None:
+    found = every(render("lib/notes/a.md", "markdown", f"[text]({href})").nodes)
+    assert [node.get("href") for node in found if node["tag"] == "a"] in ([address], [])
+    if address is not None:
+        assert found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "[x](javascript:alert(1))",
+        "![x](javascript:alert(1))",
+        "<a href='javascript:alert(1)'>x</a>",
+        "<svg onload=alert(1)>",
+        "[x]: javascript:alert(1)\n\n[x]",
+        "![x](https://evil.example/pixel.png)",
+        '<iframe src="https://evil.example"></iframe>',
+    ],
+)
+def test_no_text_becomes_a_script_or_a_request(text: str) -> None:
+    for node in every(render("lib/a.md", "markdown", text).nodes):
+        assert node["tag"] in TAGS
+        assert "image" not in node or ":" not in node["image"]
+        assert not node.get("href", "").lower().startswith(("javascript", "data", "vbscript"))
+        assert not {"onerror", "onload", "src", "style"} & node.keys()
+
+
+@given(st.text(max_size=300), st.sampled_from(["markdown", "table", "html", "code", "pdf"]))
+def test_any_text_is_rendered(text: str, kind: str) -> None:
+    rendering = render("lib/a.md", kind, text)
+    assert rendering.kind in ("elements", "lines", "pages")
+    for node in every(rendering.nodes):
+        assert node["tag"] in TAGS
+        start, end = node.get("lines", (1, 1))
+        assert 1 <= start <= max(start, end) <= text.count("\n") + text.count("\r") + 2
+
+
+def test_separated_values_are_a_table() -> None:
+    rendering = render("lib/a.csv", "table", 'name;note\na;"one\ntwo"\nb;three\n')
+    rows = [node for node in every(rendering.nodes) if node["tag"] == "tr"]
+    assert [row["lines"] for row in rows] == [[1, 1], [2, 3], [4, 4]]
+    cells: list[Node] = rows[1]["children"]
+    assert [plain_text([cell]) for cell in cells] == ["a", "one\ntwo"]
+
+
+def test_code_and_long_texts_are_lines() -> None:
+    assert render("lib/a.py", "code", "x = 1").kind == "lines"
+    assert render("lib/a.md", "markdown", "x " * 1_500_000).kind == "lines"
+    assert render("lib/a.csv", "table", "a,b\n" * 5000).kind == "lines"
+    assert render("lib/a.pdf", "pdf", "x").kind == "pages"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_originals_and_files_beside_them(kb: KnowledgeBase, tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "a.md").write_text("# A\n\n![x](x.png)\n")
+    (folder / "notes" / "x.png").write_bytes(b"png")
+    (folder / "top.png").write_bytes(b"top")
+    (folder / ".env").write_text("TOKEN=sk-1234567890abcdef1234567890abcdef")
+    (tmp_path / "outside.png").write_bytes(b"secret")
+    (folder / "notes" / "link.png").symlink_to(tmp_path / "outside.png")
+    kb.ingest(folder)
+    name = "lib/notes/a.md"
+    assert kb.original(name).startswith(b"# A")
+    assert kb.original(name, "x.png") == b"png"
+    assert kb.original(name, "../top.png") == b"top"
+    for outside in (
+        "../../outside.png",
+        "/etc/passwd",
+        "link.png",
+        "missing.png",
+        "../.env",
+        "a\0b",
+    ):
+        with pytest.raises(NotFound):
+            kb.original(name, outside)
+    note = kb.add("a note")
+    with pytest.raises(NotFound):
+        kb.original(note.doc_path)
