@@ -2,7 +2,7 @@
 
 python -m bench [section ...]
 sections: process profiles ingest formats long queries encoder dense sparse rerank hybrid threeway
-others bounds (all by default)
+others scale bounds (all by default); million, which takes minutes, only if it is named
 
 `bounds` alone takes a minute or two. The exit status is 1 if a bound is exceeded; see
 `bench.bounds`.
@@ -15,7 +15,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -30,6 +30,7 @@ from bench.formats import formats, long
 from bench.hybrid import hybrid
 from bench.others import others
 from bench.rerank import rerank
+from bench.scale import scale
 from bench.sparse import sparse
 from bench.threeway import QUERIES, WordWeights, build_word_index, threeway, threeway_store
 from bench.timing import (
@@ -215,6 +216,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "others": others,
 }
 BOUNDS = "bounds"
+SCALES = {"scale": (10_000, 100_000), "million": (1_000_000,)}
 
 
 def check_bounds() -> bool:
@@ -228,16 +230,27 @@ def check_bounds() -> bool:
     return print_report(measured)
 
 
+def check_scale(counts: Sequence[int]) -> bool:
+    report, faults = scale(counts)
+    print(report, flush=True)
+    for fault in faults:
+        print(f"exceeded: {fault}")
+    return not faults
+
+
 def main() -> int:
-    chosen = sys.argv[1:] or [*SECTIONS, BOUNDS]
-    if unknown := set(chosen) - {*SECTIONS, BOUNDS}:
+    chosen = sys.argv[1:] or [*SECTIONS, "scale", BOUNDS]
+    if unknown := set(chosen) - {*SECTIONS, *SCALES, BOUNDS}:
         print(f"no such section: {', '.join(sorted(unknown))}\n\n{__doc__}", file=sys.stderr)
         return 2
     print(f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}\n")
+    passed = True
     for name in chosen:
-        if name != BOUNDS:
+        if name in SCALES:
+            passed &= check_scale(SCALES[name])
+        elif name != BOUNDS:
             print(SECTIONS[name](), flush=True)
-    passed = check_bounds() if BOUNDS in chosen else True
+    passed &= check_bounds() if BOUNDS in chosen else True
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"Peak memory of this run: {peak_mb:,.0f} MB")
     return 0 if passed else 1

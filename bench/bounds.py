@@ -91,6 +91,18 @@ class Measurement:
                 f"{bound.most:.1f}", "exceeded" if self.faults() else "ok")  # fmt: skip
 
 
+# The largest ratios to a scan of float32 vectors in the same run, by search and passages.
+SCALE = {
+    ("words", 10_000): 1.0,
+    ("words", 100_000): 0.25,
+    ("words", 1_000_000): 0.15,
+    ("dense, exact", 100_000): 0.45,
+    ("dense, exact", 1_000_000): 0.45,
+    ("dense, lists", 1_000_000): 0.2,
+    ("sparse", 100_000): 0.3,
+    ("sparse", 1_000_000): 0.3,
+}
+
 PLAIN = Reference("plain FTS5 and a numpy scan", 8.0)
 PLAIN_95 = Reference("plain FTS5 and a numpy scan, p95", 12.0)
 SORT = Reference("a dict and a sort", 0.05)

@@ -25,7 +25,8 @@ from kb.errors import DiskFull, InvalidRequest, KbError
 _OWNER = re.compile(r"([0-9a-f]{8})-([0-9]{1,10})-\w+")  # namespace, process id, random part
 _ABANDONED_S = 24 * 3600
 _SQLITE_SUFFIXES = ("-wal", "-shm", "-journal")  # of the files that SQLite keeps beside a database
-_STORE_SUFFIXES = (*_SQLITE_SUFFIXES, "-vectors", "-words", ".sock")
+_WORD_FILES = ("-words", *(f"-words-{n}" for n in range(1, 8)))  # see `store.sqlite.word_files`
+_STORE_SUFFIXES = (*_SQLITE_SUFFIXES, "-vectors", *_WORD_FILES, ".sock")
 _UPLOADS_MARK = ".kb-uploads"  # see `kb.server.upload_folder`
 _TRUSTED = "trusted"  # see `kb.config.trust_store`
 _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/self/fd/\d+")

@@ -58,6 +58,7 @@ _REQUEST = {
     "explain": bool,
     "collapse": bool,
     "include_text": bool,
+    "exact": bool,
 }
 
 

@@ -260,7 +260,7 @@ def test_a_line_without_an_end(
 @pytest.mark.parametrize(
     ("number", "old", "new"),
     [
-        (0, b'"store_schema":13', b'"store_schema":14'),
+        (0, b'"store_schema":14', b'"store_schema":15'),
         (0, b"export.v1", b"export.v2"),
         (0, b'{"schema', b'{"more":1,"schema'),
         (1, b'"record":"root"', b'"record":"root","more":1'),

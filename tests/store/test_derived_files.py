@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kb.index import int8_codes
-from kb.store.sqlite import array_file, dense, fulltext, matrix, matrix_file, words
+from kb.store.sqlite import array_file, dense, fulltext, matrix, matrix_file, word_files, words
 from kb.store.sqlite.array_file import Content
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery
@@ -24,14 +24,17 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("simsimd")
 
 WORDS = "boat red hull anchor storm retry jitter gateway battery cold night".split()
-FILES: dict[str, Callable[[Path], Path]] = {"words": words.path_of, "vectors": matrix_file.path_of}
+FILES: dict[str, Callable[[Path], Path]] = {
+    "words": lambda store: word_files.paths(store)[0],
+    "vectors": matrix_file.path_of,
+}
 CHECKS = {"words": "words", "vectors": "vectors"}  # the names of the checks of `kb doctor`
 ARRAYS = {
     "words": ["ids", "lengths", "term_bytes", "term_ends", "starts", "places", "counts",
-              "pair_bits", "pair_ends"],
+              "pair_bits", "pair_ends", "changed"],
     "vectors": ["ids", "rows", "center", "codes", "scales"],
 }  # fmt: skip
-ABOUT = {"words": ["store_id", "mark"], "vectors": ["owner", "mark", "bounds"]}
+ABOUT = {"words": ["store_id", "since", "mark"], "vectors": ["owner", "mark", "bounds"]}
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from kb import KnowledgeBase
 from kb.errors import BrokenImport
-from kb.index import token_codes
+from kb.index import sparse_weights, token_codes
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ModelSpec, TokenVectors
 from tests import schemas
@@ -51,7 +51,8 @@ def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
     assert write_vectors(store, model_id, [(1, added)]) == 1
     with store._database.reading() as connection:
         rows = connection.execute("SELECT sparse, tokens, dense IS NULL FROM embeddings").fetchall()
-    assert rows == [('{"東京":0.5}', token_codes.encode(tokens), 0), (None, None, 0)]
+    stored = sparse_weights.compress('{"東京":0.5}')
+    assert rows == [(stored, token_codes.encode(tokens), 0), (None, None, 0)]
 
 
 # --- what keeps and what loses them ---------------------------------------------------------------

@@ -259,8 +259,11 @@ def test_weights_are_stored_with_three_digits(store: SqliteStore) -> None:
     put(store, "a", "one", "two", "three")
     write(store, {1: {"a": 0.53712, "zero": 0.0, "tiny": 1e-60}, 2: {}})
     with store._database.reading() as connection:
-        rows = connection.execute("SELECT sparse FROM embeddings ORDER BY chunk_id").fetchall()
-    assert rows == [('{"a":0.537}',), ("{}",)]
+        rows: list[Any] = connection.execute(
+            "SELECT sparse FROM embeddings ORDER BY chunk_id"
+        ).fetchall()
+    assert rows == [(sparse_weights.compress('{"a":0.537}'),), ("{}",)]
+    assert sparse_weights.decimals(rows[0][0]) == {"a": 0.537}
     assert store.vectors.sparse_vectors(1, [1, 2, 3]) == {1: {"a": float(np.float32(0.537))}, 2: {}}
 
 
@@ -536,3 +539,24 @@ def test_text_that_is_not_a_vector() -> None:
         with pytest.raises(ValueError, match=r".*"):
             sparse_weights.from_text(text)
     assert sparse_weights.from_text('{"a": 1, "b": 0}') == {"a": 1.0}
+
+
+def test_compacting_rewrites_the_weights_of_older_versions(store: SqliteStore) -> None:
+    put(store, "a", "one", "two", "three")
+    write(store, {1: {"a": 0.537, "b": 1.0}, 2: {"a": 0.25}, 3: {"c": 1.0}})
+    with store._database.writing() as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        older = ['{"a": 0.537, "b": 1.0}', '{"a": 0.251234}', "no JSON"]
+        connection.executemany(
+            "UPDATE embeddings SET sparse = ? WHERE chunk_id = ?",
+            [(text, number) for number, text in enumerate(older, start=1)],
+        )
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+    before = store.vectors.sparse_vectors(1, [1, 2, 3])
+    version = store.vectors.version()
+    store.maintenance.compact()
+    assert store.vectors.sparse_vectors(1, [1, 2, 3]) == before
+    assert store.vectors.version() == version  # nothing has to be built again
+    with store._database.reading() as connection:
+        kinds = connection.execute("SELECT typeof(sparse) FROM embeddings ORDER BY chunk_id")
+        assert kinds.fetchall() == [("blob",), ("text",), ("text",)]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.store.sqlite import fulltext, words
+from kb.store.sqlite import fulltext, word_files, words
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery, TextMatches
 from tests.store.builders import put
@@ -47,6 +47,10 @@ def by_fts5(store: SqliteStore, query: LexicalQuery = QUERY, **options: object) 
 def uses_index(store: SqliteStore) -> bool:
     with store._database.reading() as connection:
         return store.fulltext.words.chunk_counts(connection, ["boat"]) is not None
+
+
+def path_of(store: SqliteStore) -> Path:
+    return word_files.paths(store.path)[0]
 
 
 def fill(store: SqliteStore, count: int = 40) -> None:
@@ -90,7 +94,7 @@ def test_any_writes_after_the_file(
     store.fulltext.build_index()
     text = st.lists(st.sampled_from(["boat", "red", "runs", "other"]), max_size=6).map(" ".join)
     for _ in range(data.draw(st.integers(1, 14))):
-        step = data.draw(st.sampled_from(["put", "remove", "build", "open"]))
+        step = data.draw(st.sampled_from(["put", "remove", "build", "rebuild", "open"]))
         name = f"d{data.draw(st.integers(0, 9))}"
         if step == "put":
             put(store, name, *data.draw(st.lists(text, min_size=1, max_size=3)))
@@ -99,8 +103,13 @@ def test_any_writes_after_the_file(
                      if one.doc_path == name]  # fmt: skip
             store.catalog.delete_documents(found)
         elif step == "build":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(words, "_MAX_CHANGED", 0)
+                store.fulltext.build_index()
+            assert store.fulltext.words.file_fault() is None
+        elif step == "rebuild":
             with store._database.reading() as connection:
-                store.fulltext.words.write_file(connection)
+                store.fulltext.words.write_all(connection)
         else:
             store.close()
             store = SqliteStore(store.path)
@@ -124,13 +133,94 @@ def test_many_changes_are_left_to_fts5_until_the_file_is_written_again(
     assert match(store) == by_fts5(store)
 
 
+def files_of(store: SqliteStore) -> list[str]:
+    return [path.name for path in word_files.paths(store.path) if path.exists()]
+
+
+def sizes(store: SqliteStore) -> list[int]:
+    """The number of chunks in each file of the chain."""
+    with store._database.reading() as connection:
+        chain = store.fulltext.words._read_files(connection)
+    return [] if chain is None else [len(layer.postings.ids) for layer in chain.layers]
+
+
+def test_changes_are_written_to_small_files_and_merged(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_MAX_CHANGED", 0)
+    fill(store)  # two chunks each
+    store.fulltext.build_index()
+    seen = [sizes(store)]
+    for number in range(9):
+        put(store, f"new{number}", "red boat", f"runs {number}")
+        store.fulltext.build_index()
+        assert match(store) == by_fts5(store)
+        assert store.fulltext.words.file_fault() is None
+        seen.append(sizes(store))
+    assert seen == [[80], [80, 2], [80, 4], [80, 6], [80, 8], [80, 10], [80, 10, 2], [80, 14],
+                    [80, 14, 2], [80, 18]]  # fmt: skip
+    put(store, "large", *(f"red boat {number}" for number in range(9)))
+    store.fulltext.build_index()
+    assert sizes(store) == [107]
+    assert files_of(store) == ["kb.sqlite-words"]
+    assert match(store) == by_fts5(store)
+
+
+def test_removed_and_replaced_documents_are_gone_from_all_files(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_MAX_CHANGED", 0)
+    fill(store)
+    store.fulltext.build_index()
+    put(store, "d3", "red red red boat")
+    store.fulltext.build_index()
+    (doc_id,) = (one.doc_id for one in store.catalog.documents(Filters(), None)
+                 if one.doc_path == "d3")  # fmt: skip
+    store.catalog.delete_documents([doc_id])
+    store.fulltext.build_index()
+    assert len(sizes(store)) > 1
+    assert match(store) == by_fts5(store)
+    assert store.fulltext.words.file_fault() is None
+
+
+@pytest.mark.parametrize("left", ["replaced", "newer", "damaged"])
+def test_files_that_do_not_continue_the_chain_are_ignored(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """A process that is killed leaves the files that its own file replaces."""
+    fill(store)
+    store.fulltext.build_index()
+    monkeypatch.setattr(words, "_MAX_CHANGED", 0)
+    put(store, "one", "red boat")
+    store.fulltext.build_index()
+    second = word_files.paths(store.path)[1]
+    data = second.read_bytes()
+    put(store, "two", "red boats")
+    if left == "replaced":
+        with store._database.reading() as connection:
+            store.fulltext.words.write_all(connection)
+        second.write_bytes(data)
+    elif left == "newer":
+        store.fulltext.build_index()
+        shutil.copy(second, word_files.paths(store.path)[2])
+        second.write_bytes(data)
+    else:
+        second.write_bytes(data[:-1])
+    monkeypatch.setattr(words, "_MAX_CHANGED", 1000)
+    other = SqliteStore(store.path)
+    assert len(sizes(other)) == {"replaced": 1, "newer": 2, "damaged": 1}[left]
+    assert uses_index(other)
+    assert match(other) == by_fts5(store)
+    other.close()
+
+
 def test_a_recent_file_is_not_written_again(store: SqliteStore) -> None:
     fill(store)
     store.fulltext.build_index()
-    written = words.path_of(store.path).stat().st_mtime_ns
+    written = path_of(store).stat().st_mtime_ns
     put(store, "new", "red boat")
     store.fulltext.build_index()
-    assert words.path_of(store.path).stat().st_mtime_ns == written
+    assert path_of(store).stat().st_mtime_ns == written
 
 
 def test_a_reader_keeps_its_state(store: SqliteStore) -> None:
@@ -168,7 +258,7 @@ def test_a_damaged_file_is_ignored_and_repaired(
 ) -> None:
     fill(store)
     store.fulltext.build_index()
-    path = words.path_of(store.path)
+    path = path_of(store)
     data = bytearray(path.read_bytes())
     path.unlink()
     if damage == "truncated":
@@ -184,7 +274,7 @@ def test_a_damaged_file_is_ignored_and_repaired(
         other = SqliteStore(tmp_path / "other.sqlite")
         fill(other)
         other.fulltext.build_index()
-        shutil.copy(words.path_of(other.path), path)
+        shutil.copy(path_of(other), path)
         other.close()
     assert not uses_index(store)
     assert match(store) == by_fts5(store)
@@ -237,7 +327,7 @@ def test_a_store_that_cannot_be_written_builds_no_file(store: SqliteStore) -> No
     reader = SqliteStore(store.path, read_only=True)
     reader.fulltext.build_index()
     assert match(reader) == by_fts5(reader)
-    assert not words.path_of(store.path).exists()
+    assert not path_of(store).exists()
     reader.close()
 
 
@@ -280,7 +370,7 @@ def test_an_import_writes_the_file(store: SqliteStore, tmp_path: Path) -> None:
     archive = io.BytesIO(b"".join(store.maintenance.export()))
     with KnowledgeBase(tmp_path / "copy.sqlite") as copy:
         copy.import_(archive)
-        assert words.path_of(copy.path).exists()
+        assert word_files.paths(copy.path)[0].exists()
         assert [hit.title for hit in copy.search("red boat", mode="lexical").hits]
 
 

@@ -117,6 +117,12 @@ def hit_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     multiple=True,
     help="Override a setting of the profile; can be repeated.",
 )
+@option(
+    "--exact",
+    is_flag=True,
+    help="Compare the query with all vectors. In very large stores, searches compare only the most "
+    "similar groups of them.",
+)
 @option("--group", is_flag=True, help="Return only the best hit of each document.")
 @option(
     "--all",

@@ -50,8 +50,12 @@ def _lower_bound(scores: NDArray[np.float64], limit: int) -> float:
     blocks = len(scores) // _BLOCK
     if blocks <= limit:
         return 0.0
-    best = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
-    return float(np.partition(best, blocks - limit)[blocks - limit])
+    # The scores of a block are far apart, so that numpy compares whole rows.
+    best = scores[: blocks * _BLOCK].reshape(_BLOCK, blocks).max(axis=0)
+    best = best[best > 0.0]  # numpy is slow to find a place among many equal numbers
+    if len(best) < limit:
+        return 0.0
+    return float(np.partition(best, len(best) - limit)[len(best) - limit])
 
 
 def _keep(

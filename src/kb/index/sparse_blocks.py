@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kb.index import cosine, sparse_weights
+from kb.index import cosine, pruning, sparse_weights
 from kb.index.sparse_weights import Weights
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ class Row(NamedTuple):
     data: bytes
     weight: float
     start: int
+
+
+class TermPostings(NamedTuple):
+    """The postings of a term in all segments: positions, ascending, and weights."""
+
+    places: NDArray[np.uint32]
+    weights: NDArray[np.float32]
 
 
 def invert(vectors: Iterable[Weights]) -> dict[str, Block]:
@@ -77,3 +84,55 @@ def sums(rows: Sequence[Row], chunks: int) -> NDArray[np.float64]:
     products *= weights
     scores: NDArray[Any] = np.bincount(at, products, chunks)
     return scores
+
+
+def join(blocks: Sequence[tuple[bytes, int]]) -> TermPostings:
+    """The postings of a term, from its blocks and the first positions of their segments."""
+    import numpy as np
+
+    places, weights = [np.empty(0, np.uint32)], [np.empty(0, np.float32)]
+    for data, start in blocks:
+        count = len(data) // 6
+        weights.append(np.frombuffer(data, "<f4", count))
+        places.append(np.frombuffer(data, "<u2", offset=4 * count) + np.uint32(start))
+    joined = TermPostings(np.concatenate(places), np.concatenate(weights))
+    if bool((joined.places[1:] > joined.places[:-1]).all()):
+        return joined
+    order = np.argsort(joined.places, kind="stable")  # a merged block has one segment after another
+    return TermPostings(joined.places[order], joined.weights[order])
+
+
+def chain(one: TermPostings, other: TermPostings) -> TermPostings:
+    """The postings of a term in two parts of an index, one after the other."""
+    import numpy as np
+
+    return TermPostings(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+
+
+def scores(terms: Sequence[tuple[TermPostings, float]], chunks: int) -> NDArray[np.float64]:
+    """The score of every position: that of `sums`. Each term has a weight in the query."""
+    import numpy as np
+
+    places = np.concatenate([np.empty(0, np.uint32), *(each.places for each, _ in terms)])
+    products = np.empty(len(places))
+    at = 0
+    for postings, weight in terms:
+        end = at + len(postings.places)
+        np.multiply(postings.weights, weight, out=products[at:end], dtype=np.float64)
+        at = end
+    every: NDArray[Any] = np.bincount(places, products, chunks)
+    return every
+
+
+def scores_of(
+    terms: Sequence[tuple[TermPostings, float]], wanted: NDArray[np.int64], chunks: int
+) -> NDArray[np.float64]:
+    """The scores of a few positions, which ascend."""
+    import numpy as np
+
+    total = np.zeros(len(wanted))
+    for postings, weight in terms:
+        found = pruning.look_up(*postings, wanted, chunks).astype(np.float64)
+        found *= weight
+        total += found
+    return total

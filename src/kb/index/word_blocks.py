@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kb.index.word_pairs import Signatures
-from kb.index.word_postings import Part, PhrasePostings, Postings
+from kb.index.word_pairs import Signatures, select
+from kb.index.word_postings import Part, Postings
+from kb.index.word_pruning import PhrasePostings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +78,7 @@ def merge(parts: Sequence[tuple[Part, Sequence[tuple[str, bytes]]]]) -> Postings
         counts.append(found.counts[there].astype(np.uint32))
         ids.append(part.postings.ids[kept])
         lengths.append(part.postings.lengths[kept])
-        signatures.append(_select(part.postings.signatures, kept))
+        signatures.append(select(part.postings.signatures, kept))
         before += int(kept.sum())
     all_numbers = np.concatenate(numbers)
     order = np.argsort(all_numbers, kind="stable")  # positions ascend within a part, and by part
@@ -95,16 +96,6 @@ def merge(parts: Sequence[tuple[Part, Sequence[tuple[str, bytes]]]]) -> Postings
         pair_bits=pairs.data,
         pair_ends=pairs.ends,
     )
-
-
-def _select(signatures: Signatures, kept: NDArray[np.bool_]) -> Signatures:
-    """The signatures of the chunks that are kept."""
-    import numpy as np
-
-    if kept.all():
-        return signatures
-    sizes = np.diff(signatures.ends, prepend=0)
-    return Signatures(signatures.data[np.repeat(kept, sizes)], np.cumsum(sizes[kept]))
 
 
 def _join(parts: Sequence[Signatures]) -> Signatures:

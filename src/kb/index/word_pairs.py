@@ -130,3 +130,13 @@ def _numbers_of(pairs: NDArray[np.uint64]) -> list[NDArray[np.int64]]:
     import numpy as np
 
     return [(pairs >> np.uint64(shift) & np.uint64(_NUMBER)).astype(np.int64) for shift in _SHIFTS]
+
+
+def select(signatures: Signatures, kept: NDArray[np.bool_]) -> Signatures:
+    """The signatures of the chunks that are kept."""
+    import numpy as np
+
+    if kept.all():
+        return signatures
+    sizes = np.diff(signatures.ends, prepend=0)
+    return Signatures(signatures.data[np.repeat(kept, sizes)], np.cumsum(sizes[kept]))

@@ -17,13 +17,15 @@ from itertools import islice
 from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kb.index import word_pairs
-from kb.index.selection import best_chunks
+from kb.index import word_pairs, word_pruning
 from kb.index.word_pairs import Signatures
+from kb.index.word_pruning import Best, Contribution, PhrasePostings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
 
 Row = tuple[int, str, str, str]  # chunk id, heading, text, parts
 Phrase = tuple[str, ...]  # the terms of adjacent words; one for a single word
@@ -32,8 +34,8 @@ CountPhrase = Callable[[Phrase, list[int]], dict[int, int]]  # weighted counts i
 HEADING, TEXT, PART = 4, 2, 1  # the weights of a word, doubled
 MAX_CANDIDATES = 200  # chunks to read for a phrase; FTS5 is faster for more
 _SKIPPED = 8  # a word with so many times more postings is not looked up to find a phrase
-_K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
+_FEW_ALLOWED = 8  # if at most one chunk in this many is allowed, only those are scored
 _BATCH = 8192  # chunks sorted at a time
 _MAX_WORDS = 200_000  # words whose stem is cached
 _MAX_KNOWN = 10_000  # terms whose postings are remembered
@@ -240,14 +242,33 @@ def _merge(
     return starts, places, counts
 
 
+def without(postings: Postings, gone: NDArray[np.bool_]) -> Postings:
+    """The postings of the chunks that are not gone, and of the terms that they have."""
+    import numpy as np
+
+    kept = ~gone
+    places, counts = postings.places, postings.counts
+    live = kept[places]
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(live)])
+    starts = before[postings.starts]
+    has = np.diff(starts) > 0
+    term_sizes = np.diff(postings.term_ends, prepend=0)
+    pairs = word_pairs.select(postings.signatures, kept)
+    most = int(counts[live].max(initial=0))
+    return Postings(
+        ids=postings.ids[kept],
+        lengths=postings.lengths[kept],
+        term_bytes=postings.term_bytes[np.repeat(has, term_sizes)],
+        term_ends=np.cumsum(term_sizes[has]),
+        starts=np.append(starts[:-1][has], starts[-1:]),
+        places=(np.cumsum(kept) - 1)[places[live]].astype(np.uint32),
+        counts=counts[live].astype(np.uint16 if most < 1 << 16 else np.uint32),
+        pair_bits=pairs.data,
+        pair_ends=pairs.ends,
+    )
+
+
 # --- ranking --------------------------------------------------------------------------------------
-
-
-class PhrasePostings(NamedTuple):
-    """The postings of a phrase in a part: positions of chunks, and weighted counts."""
-
-    places: NDArray[np.unsignedinteger[Any]]
-    counts: NDArray[np.unsignedinteger[Any]]
 
 
 class TermPostings(Protocol):
@@ -265,6 +286,13 @@ class TermPostings(Protocol):
     def of(self, term: str) -> PhrasePostings: ...
 
 
+class Found(NamedTuple):
+    """The postings of a phrase in each part, and its IDF."""
+
+    postings: list[PhrasePostings]
+    idf: float
+
+
 class Part(NamedTuple):
     """Postings, and which of their chunks are gone; None if all exist."""
 
@@ -280,20 +308,24 @@ class WordRanking:
         import numpy as np
 
         self.parts = parts
-        self._ids = np.concatenate([np.empty(0, np.int64), *(part.postings.ids for part in parts)])
-        live = [
-            part.postings.lengths if part.gone is None else part.postings.lengths[~part.gone]
-            for part in parts
-        ]
-        self.chunks = sum(map(len, live)) if chunks is None else chunks
-        words = sum(int(each.sum(dtype=np.int64)) for each in live)
+        self._gone = [None if one.gone is None else np.flatnonzero(one.gone) for one in parts]
+        live = words = 0
+        for part, gone in zip(parts, self._gone, strict=True):
+            own = part.postings.lengths
+            live += len(own) - (0 if gone is None else len(gone))
+            words += int(own.sum(dtype=np.int64))
+            words -= 0 if gone is None else int(own[gone].sum(dtype=np.int64))
+        self.chunks = live if chunks is None else chunks
         self.average = words / self.chunks if words else 1.0
-        self._norms = [_K1 * (1 - _B + _B * part.postings.lengths / self.average) for part in parts]
+        self._lengths = [word_pruning.lengths(one.postings.lengths, self.average) for one in parts]
+        self._sorted: dict[int, tuple[Ids, Ids] | None] = {}  # the chunks of parts in any order
 
     @property
-    def ids(self) -> NDArray[np.int64]:
-        """The chunk of each score, in the order of the parts."""
-        return self._ids
+    def ids(self) -> Ids:
+        """The chunk of each score of `scores`, in the order of the parts."""
+        import numpy as np
+
+        return np.concatenate([np.empty(0, np.int64), *(part.postings.ids for part in self.parts)])
 
     def over(self, postings: Sequence[TermPostings]) -> WordRanking:
         """The same ranking, which looks terms up in `postings`, one for each part."""
@@ -328,51 +360,135 @@ class WordRanking:
         count_phrase: CountPhrase,
         max_candidates: int = MAX_CANDIDATES,
     ) -> list[tuple[int, float]] | None:
-        """The best chunks with any phrase or, with `every`, with a phrase of each group; and their
-        BM25, where higher is better. None if a phrase of several words has more than
+        """The best chunks with any phrase or, with `every`, with a phrase of each group, ties by
+        id; and their BM25, where higher is better. None if a phrase of several words has more than
         `max_candidates`, which `count_phrase` would have to read."""
         import numpy as np
 
-        scores = self.scores(
-            groups, every=every, count_phrase=count_phrase, max_candidates=max_candidates
-        )
-        if scores is None:
+        phrases = list(dict.fromkeys(phrase for group in groups for phrase in group))
+        found = self._find_all(phrases, count_phrase, max_candidates)
+        if found is None:
             return None
-        return best_chunks(
-            np.concatenate([np.empty(0), *scores]),
-            self._ids,
-            allowed=allowed,
-            hidden=hidden,
+        if limit < 1:
+            return []
+        numbers = {phrase: number for number, phrase in enumerate(phrases)}
+        query = [[numbers[phrase] for phrase in group] for group in groups]
+        out = np.array(hidden, np.int64)
+        ids, scores = np.empty(0, np.int64), np.empty(0)
+        largest = sorted(
+            range(len(self.parts)), key=lambda number: -len(self.parts[number].postings.ids)
+        )
+        for number in largest:
+            least = float(scores[limit - 1]) if len(scores) >= limit else 0.0
+            best = self._best(number, found, query, every, allowed, limit + len(out), least)
+            own, kept = self.parts[number].postings.ids[best.places], best.scores > 0.0
+            if len(out):
+                kept &= np.isin(own, out, invert=True)
+            ids, scores = np.append(ids, own[kept]), np.append(scores, best.scores[kept])
+            order = np.lexsort((ids, -scores))[:limit]
+            ids, scores = ids[order], scores[order]
+        return list(zip(ids.tolist(), scores.tolist(), strict=True))
+
+    def _best(
+        self,
+        number: int,
+        found: Sequence[Found],
+        query: Sequence[Sequence[int]],
+        every: bool,
+        allowed: Ids | None,
+        limit: int,
+        least: float,
+    ) -> Best:
+        """The best chunks of a part."""
+        import numpy as np
+
+        order = [one for group in query for one in group]
+        terms = [
+            Contribution(each.postings[number], each.idf, order.count(one))
+            for one, each in enumerate(found)
+        ]
+        chunks, gone = len(self._lengths[number].words), self._gone[number]
+        only = None
+        if every:
+            only = _in_every([[terms[one].postings for one in group] for group in query], chunks)
+        if allowed is not None:
+            places = self._places(number, allowed)
+            if only is not None or len(places) * _FEW_ALLOWED <= chunks:
+                only = places if only is None else np.intersect1d(only, places, assume_unique=True)
+            else:
+                out = np.ones(chunks, np.bool_)
+                out[places] = False
+                if gone is not None:
+                    out[gone] = True
+                gone = np.flatnonzero(out)
+        if only is not None and gone is not None:
+            only = np.setdiff1d(only, gone, assume_unique=True)
+        return word_pruning.best_of(
+            terms,
+            order,
+            self._lengths[number],
+            only=only,
+            excluded=gone,
             limit=limit,
+            least=least,
         )
 
+    def _places(self, number: int, wanted: Ids) -> Ids:
+        """The positions of the wanted chunks that are in a part, ascending."""
+        import numpy as np
+
+        ids = self.parts[number].postings.ids
+        if number not in self._sorted:
+            order = None if bool((ids[1:] > ids[:-1]).all()) else np.argsort(ids)
+            self._sorted[number] = None if order is None else (ids[order], order)
+        in_order = self._sorted[number]
+        if in_order is None:
+            return _positions(ids, wanted)
+        return np.sort(in_order[1][_positions(in_order[0], wanted)])
+
     def scores(
-        self,
-        groups: Sequence[Sequence[Phrase]],
-        *,
-        every: bool,
-        count_phrase: CountPhrase,
-        max_candidates: int,
+        self, groups: Sequence[Sequence[Phrase]], *, count_phrase: CountPhrase, max_candidates: int
     ) -> list[NDArray[np.float64]] | None:
         """The score of every chunk, in the order of the parts; see `rank`."""
+        import numpy as np
+
         phrases = [phrase for group in groups for phrase in group]
-        found: dict[Phrase, list[PhrasePostings]] = {}
-        for phrase in dict.fromkeys(phrases):
+        found = self._find_all(phrases, count_phrase, max_candidates)
+        if found is None:
+            return None
+        scores = []
+        for number, gone in enumerate(self._gone):
+            terms = [Contribution(each.postings[number], each.idf, 1) for each in found]
+            each = np.zeros(len(self._lengths[number].words))
+            has = np.zeros(len(each), np.bool_)
+            for term in terms:
+                has[term.postings.places] = True
+            if gone is not None:
+                has[gone] = False
+            best = word_pruning.best_of(
+                terms,
+                range(len(terms)),
+                self._lengths[number],
+                only=np.flatnonzero(has),
+                excluded=None,
+                limit=len(each),
+                least=0.0,
+            )
+            each[best.places] = best.scores
+            scores.append(each)
+        return scores
+
+    def _find_all(
+        self, phrases: Sequence[Phrase], count_phrase: CountPhrase, max_candidates: int
+    ) -> list[Found] | None:
+        """The postings and the IDF of each phrase; None if one has too many candidates."""
+        found = []
+        for phrase in phrases:
             postings = self._find(phrase, count_phrase, max_candidates)
             if postings is None:
                 return None
-            found[phrase] = postings
-        idf = {phrase: self._idf(self._count(parts)) for phrase, parts in found.items()}
-        scores = []
-        for number, part in enumerate(self.parts):
-            where = {phrase: parts[number] for phrase, parts in found.items()}
-            each = self._scores(number, [(where[phrase], idf[phrase]) for phrase in phrases])
-            if every:
-                each[~_in_every([[where[one] for one in group] for group in groups], len(each))] = 0
-            if part.gone is not None:
-                each[part.gone] = 0
-            scores.append(each)
-        return scores
+            found.append(Found(postings, self._idf(self._count(postings))))
+        return found
 
     def _find(
         self, phrase: Phrase, count_phrase: CountPhrase, max_candidates: int
@@ -394,27 +510,13 @@ class WordRanking:
     def _count(self, where: Sequence[PhrasePostings]) -> int:
         """How many chunks of all parts have these postings."""
         count = 0
-        for part, (places, _) in zip(self.parts, where, strict=True):
-            count += len(places) - (0 if part.gone is None else int(part.gone[places].sum()))
+        for gone, (places, _) in zip(self._gone, where, strict=True):
+            count += len(places) - (0 if gone is None else len(_positions(places, gone)))
         return count
 
     def _idf(self, count: int) -> float:
         value = log((self.chunks - count + 0.5) / (count + 0.5))
         return value if value > 0.0 else _LEAST_IDF
-
-    def _scores(
-        self, number: int, found: Sequence[tuple[PhrasePostings, float]]
-    ) -> NDArray[np.float64]:
-        """The score of every chunk of a part, for the postings and the IDF of each phrase.
-        `bincount` adds in the order of the phrases."""
-        import numpy as np
-
-        places = np.concatenate([where.places for where, _ in found])
-        counts = np.concatenate([where.counts for where, _ in found]) * 0.5
-        weights = np.repeat([idf for _, idf in found], [len(where.places) for where, _ in found])
-        weights *= counts * (_K1 + 1.0) / (counts + self._norms[number][places])
-        scores: NDArray[Any] = np.bincount(places, weights, len(self._norms[number]))
-        return scores
 
 
 def count_phrase(phrase: Phrase, columns: Iterable[tuple[int, Sequence[str]]]) -> int:
@@ -460,14 +562,30 @@ def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.unsignedinteger[Any]]
     return word_pairs.may_contain(postings.signatures, common, phrase)
 
 
-def _in_every(groups: Sequence[Sequence[PhrasePostings]], chunks: int) -> NDArray[np.bool_]:
-    """Whether each chunk is in one of the postings of every group."""
+def _in_every(groups: Sequence[Sequence[PhrasePostings]], chunks: int) -> Ids:
+    """The chunks that are in one of the postings of every group. The smallest group is first."""
     import numpy as np
 
-    in_every = np.ones(chunks, np.bool_)
-    for group in groups:
-        in_group = np.zeros(chunks, np.bool_)
-        for found in group:
-            in_group[found.places] = True
-        in_every &= in_group
-    return in_every
+    ordered = sorted(groups, key=lambda group: sum(len(one.places) for one in group))
+    found: Ids | None = None
+    for group in ordered:
+        if found is None:
+            found = np.unique(np.concatenate([one.places for one in group])).astype(np.int64)
+        else:
+            kept = np.zeros(len(found), np.bool_)
+            for one in group:
+                kept |= word_pruning.look_up(one, found, chunks) > 0
+            found = found[kept]
+    return np.empty(0, np.int64) if found is None else found
+
+
+def _positions(numbers: NDArray[Any], wanted: NDArray[Any]) -> Ids:
+    """The positions of the wanted numbers in an ascending array, for those that occur."""
+    import numpy as np
+
+    if not len(numbers):
+        return np.empty(0, np.int64)
+    at = np.searchsorted(numbers, wanted.astype(numbers.dtype))
+    at[at == len(numbers)] = 0
+    there: Ids = at[numbers[at] == wanted]
+    return there

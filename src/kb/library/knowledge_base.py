@@ -345,9 +345,9 @@ class KnowledgeBase:
         malformed: str = "raise",
         settings: Mapping[str, Any] | None = None,
         include_text: bool = False,
+        exact: bool = False,
     ) -> Response:
         """Search for the passages that match `query` best. Any text is a valid query.
-
         `threshold` drops hits with a lower `score`, whose scale depends on the profile.
         `min_relevance` drops hits with a lower `relevance`, a probability. With `collapse=False`,
         duplicates have their own hits, and a document may fill the list.
@@ -356,16 +356,16 @@ class KnowledgeBase:
         the better one that is available; `none` or False disables the profile's reranker.
         `budget_ms` limits the time for reranking, not counting the loading of a model, by reading
         fewer candidates.
-
         A query in single quotes is an FTS5 expression. If its syntax is wrong, `QuerySyntax` is
         raised, or, with `malformed="empty"`, the response has no hits. `settings` override the
-        profile's settings for this search. With `include_text`, hits have their whole passage.
+        profile's settings for this search. With `include_text`, hits have their whole passage, and
+        with `exact`, the query is compared with all vectors, also in a very large store.
         """
         return self.execute(SearchRequest(
             query, top=top, profile=profile, mode=mode, match=match, filters=filters,
             threshold=threshold, min_relevance=min_relevance, collapse=collapse, rerank=rerank,
             budget_ms=budget_ms, explain=explain, malformed=malformed, settings=settings,
-            include_text=include_text,
+            include_text=include_text, exact=exact,
         ))  # fmt: skip
 
     def execute(self, request: SearchRequest) -> Response:

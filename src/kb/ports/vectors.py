@@ -92,10 +92,18 @@ class Vectors(Protocol):
     # --- retrieval --------------------------------------------------------------------------------
 
     def nearest_dense(
-        self, model_id: int, vector: Sequence[float], *, filters: Filters, now: str, limit: int
+        self,
+        model_id: int,
+        vector: Sequence[float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        exact: bool = False,
     ) -> VectorMatches:
         """The chunks with the highest cosine similarity to `vector`, as brute force over the chunks
-        that `filters` allow would find them; ties by chunk id."""
+        that `filters` allow would find them; ties by chunk id. Unless `exact`, a very large index
+        may miss a few."""
         ...
 
     def nearest_sparse(

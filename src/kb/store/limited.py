@@ -389,10 +389,19 @@ class LimitedVectors:
         return self._vectors.count_missing_part(model_id, part, limited)
 
     def nearest_dense(
-        self, model_id: int, vector: Sequence[float], *, filters: Filters, now: str, limit: int
+        self,
+        model_id: int,
+        vector: Sequence[float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        exact: bool = False,
     ) -> VectorMatches:
         limited = _with_limits(filters, self._limits)
-        return self._vectors.nearest_dense(model_id, vector, filters=limited, now=now, limit=limit)
+        return self._vectors.nearest_dense(
+            model_id, vector, filters=limited, now=now, limit=limit, exact=exact
+        )
 
     def nearest_sparse(
         self, model_id: int, query: Mapping[str, float], *, filters: Filters, now: str, limit: int

@@ -48,7 +48,8 @@ class SearchRequest:
     normalized dense vector to use instead of the query's encoding. `exclude` holds the ids of
     chunks that are never returned. If `collapse` is False, duplicates have their own hits, and a
     document may fill the list. With `include_text`, hits have the whole text of their passages.
-    Without `snippets`, the snippets of the hits are empty, and their citations have no files.
+    Without `snippets`, the snippets of the hits are empty, and their citations have no files. With
+    `exact`, the query is compared with all vectors, also in a very large store.
     """
 
     query: str
@@ -66,6 +67,7 @@ class SearchRequest:
     settings: Mapping[str, Any] | None = None
     collapse: bool | None = None
     include_text: bool = False
+    exact: bool = False
     vector: Vector[float] | None = None
     exclude: frozenset[int] = frozenset()
     snippets: bool = True

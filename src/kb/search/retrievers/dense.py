@@ -25,6 +25,7 @@ class DenseRetriever(ModelRetriever):
     def __init__(self, context: SearchContext) -> None:
         self._vector = context.request.vector
         self._exclude = context.request.exclude
+        self._exact = context.request.exact
         super().__init__(context)
 
     def scores(self, analysis: Analysis, chunk_ids: Iterable[int]) -> dict[int, float] | None:
@@ -43,6 +44,7 @@ class DenseRetriever(ModelRetriever):
             filters=request.filters,
             now=request.now,
             limit=request.limit + len(self._exclude),
+            exact=self._exact,
         )
         return self._without_excluded(matches, request.limit) if self._exclude else matches
 

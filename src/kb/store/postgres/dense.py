@@ -53,13 +53,15 @@ def nearest(
     filters: Filters,
     now: str,
     limit: int,
+    exact: bool = False,
 ) -> VectorMatches:
     """Search in the caller's snapshot."""
     query = _normalized(vector, model)
     visible = where.visible_condition(session, filters, now)
     if limit < 1 or not model.ready:
         return VectorMatches([], "pgvector")
-    if _use_index(session, model, limit) and not _is_selective(session, visible):
+    indexed = not exact and _use_index(session, model, limit)
+    if indexed and not _is_selective(session, visible):
         candidates, backend = _by_index(session, model, query, visible, limit), "pgvector-hnsw"
     else:
         candidates, backend = _by_scan(session, model, query, visible, limit), "pgvector"

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kb import __version__
+from kb.index import sparse_weights
 from kb.store import export_format
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def _embeddings(session: Session, chunk_ids: list[int]) -> dict[int, list[JsonDi
     found: dict[int, list[JsonDict]] = {}
     for chunk_id, *values in rows:
         each = dict(zip(export_format.EMBEDDING, values, strict=True))
-        each["sparse"] = None if each["sparse"] is None else json.loads(each["sparse"])
+        stored = each["sparse"]
+        each["sparse"] = stored and dict(sorted(sparse_weights.decimals(stored).items()))
         found.setdefault(chunk_id, []).append(each)
     return found

@@ -165,13 +165,13 @@ class _Search:
     def any(self, words: Sequence[Term], parts: Sequence[Term]) -> Ranked:
         if parts:
             return self._best(*self._sums(words, parts))
-        return self._best(*self._scores(self._words, words, every=False)) if words else []
+        return self._rank(words, every=False)
 
     def every(self, query: LexicalQuery, words: Sequence[Term], parts: Sequence[Term]) -> Ranked:
         """Without unspaced scripts, the index finds all words; with them, runs and words must occur
         as substrings [003], and are ranked by their n-grams and words."""
         if not parts:
-            return self._best(*self._scores(self._words, words, every=True)) if words else []
+            return self._rank(words, every=True)
         import numpy as np
 
         long = [word[0] for word in query.words if len(word[0]) >= 3]
@@ -198,29 +198,43 @@ class _Search:
         """The sums of the scores by n-grams and by words, and the chunk of each."""
         import numpy as np
 
-        scores, ids = self._scores(self._ngrams, parts, every=False)
+        scores, ids = self._scores(self._ngrams, parts)
         if words:
-            also, also_ids = self._scores(self._words, words, every=False)
+            also, also_ids = self._scores(self._words, words)
             ids, where_in = np.unique(np.concatenate([ids, also_ids]), return_inverse=True)
             both: Any = np.bincount(where_in, np.concatenate([scores, also]), len(ids))
             scores = both
         return scores, ids
 
+    def _rank(self, terms: Sequence[Term], *, every: bool) -> Ranked:
+        """The best chunks by words."""
+        groups = _groups(terms)
+        if not any(groups) or (every and not all(groups)):  # a word without letters or digits
+            return []
+        phrases = [phrase for group in groups for phrase in group]
+        ranked = self._words.ranking(self._session, phrases).rank(
+            groups,
+            every=every,
+            allowed=self._visible.allowed,
+            hidden=self._visible.hidden,
+            limit=self._limit,
+            count_phrase=partial(self._words.count_phrase, self._session),
+            max_candidates=NO_LIMIT,
+        )
+        assert ranked is not None, "the number of candidates has no limit"
+        return [(chunk_id, -score) for chunk_id, score in ranked]
+
     def _scores(
-        self, index: WordIndex, terms: Sequence[Term], *, every: bool
+        self, index: WordIndex, terms: Sequence[Term]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         import numpy as np
 
-        groups = [[each for each in term.alternatives if each] for term in terms]
-        if every and not all(groups):  # a word without letters or digits occurs nowhere
-            groups = []
-        phrases = [phrase for group in groups for phrase in group]
-        if not phrases:
+        groups = _groups(terms)
+        if not any(groups):
             return np.empty(0), np.empty(0, np.int64)
-        ranking = index.ranking(self._session, phrases)
+        ranking = index.ranking(self._session, [phrase for group in groups for phrase in group])
         scores = ranking.scores(
             groups,
-            every=every,
             count_phrase=partial(index.count_phrase, self._session),
             max_candidates=NO_LIMIT,
         )
@@ -238,6 +252,10 @@ class _Search:
             limit=self._limit,
         )
         return [(chunk_id, -score) for chunk_id, score in ranked]
+
+
+def _groups(terms: Sequence[Term]) -> list[list[Phrase]]:
+    return [[each for each in term.alternatives if each] for term in terms]
 
 
 def _with_all(ranking: WordRanking, terms: Iterable[str]) -> set[int]:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kb.index.word_pairs import Signatures
-    from kb.index.word_postings import PhrasePostings, Postings
+    from kb.index.word_postings import Postings
+    from kb.index.word_pruning import PhrasePostings
     from kb.store.postgres.connection import Database
     from kb.store.postgres.session import Session
 

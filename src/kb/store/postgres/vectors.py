@@ -94,11 +94,20 @@ class PostgresVectors:
     # --- retrieval --------------------------------------------------------------------------------
 
     def nearest_dense(
-        self, model_id: int, vector: Sequence[float], *, filters: Filters, now: str, limit: int
+        self,
+        model_id: int,
+        vector: Sequence[float],
+        *,
+        filters: Filters,
+        now: str,
+        limit: int,
+        exact: bool = False,
     ) -> VectorMatches:
         with self._database.reading() as session:
             model = embeddings.model(session, model_id)
-            return dense.nearest(session, model, vector, filters=filters, now=now, limit=limit)
+            return dense.nearest(
+                session, model, vector, filters=filters, now=now, limit=limit, exact=exact
+            )
 
     def nearest_sparse(
         self, model_id: int, query: Mapping[str, float], *, filters: Filters, now: str, limit: int

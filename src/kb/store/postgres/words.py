@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kb.index.word_pairs import Signatures
-    from kb.index.word_postings import Phrase, PhrasePostings, WordRanking
+    from kb.index.word_postings import Phrase, WordRanking
+    from kb.index.word_pruning import PhrasePostings
     from kb.store.postgres.block_cache import BlockCache
     from kb.store.postgres.session import Session
 
@@ -58,7 +59,7 @@ class SegmentView:
             return found
         import numpy as np
 
-        from kb.index.word_postings import PhrasePostings
+        from kb.index.word_pruning import PhrasePostings
 
         none = np.empty(0, np.uint16)
         return PhrasePostings(none, none)

@@ -13,7 +13,8 @@ removed_documents  tags and counts of documents whose files were removed
 filters            filters as SQL conditions
 
 fulltext           the full-text port, over FTS5 and the word index
-words              the word index: BM25 over arrays in a file beside the store
+words              the word index: BM25 over arrays in files beside the store
+word_files         the files of the word index, and when they are merged
 
 vectors            the vectors port
 embeddings         models and embeddings as rows

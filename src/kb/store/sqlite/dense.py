@@ -59,6 +59,7 @@ class DenseIndex:
         now: str,
         limit: int,
         backend: str,
+        exact: bool = False,
     ) -> VectorMatches:
         """Search in the caller's transaction."""
         query = _normalised(vector, model)
@@ -76,7 +77,7 @@ class DenseIndex:
                 why = vec0.reason(connection, model.model_id) or f"{backend} is not available"
         if chosen == "numpy":
             return VectorMatches(
-                self._by_matrix(connection, model, query, seen, limit), chosen, why
+                self._by_matrix(connection, model, query, seen, limit, exact=exact), chosen, why
             )
         close = python_scan.nearest(connection, model, query, seen, limit)
         return VectorMatches(_rescored(close, query, limit), chosen, why)
@@ -90,12 +91,16 @@ class DenseIndex:
         query: Vector[float],
         seen: Visible,
         limit: int,
+        *,
+        exact: bool,
     ) -> list[ScoredChunk]:
         from kb.store.sqlite import matrix
 
         allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
         current = self.current(connection, model)
-        return matrix.nearest(current, query, allowed=allowed, hidden=seen.hidden, limit=limit)
+        return matrix.nearest(
+            current, query, allowed=allowed, hidden=seen.hidden, limit=limit, exact=exact
+        )
 
     def current(self, connection: apsw.Connection, model: StoredModel) -> Matrix:
         """The matrix of the state that `connection` sees."""
@@ -132,6 +137,19 @@ class DenseIndex:
         made = matrix.build(connection, model, mark)
         is_old = sidecar is not None and sidecar.mark.change > mark.change
         return made if is_old else self._save(made, owner)
+
+    def build(self, connection: apsw.Connection, model: StoredModel) -> None:
+        """Write the file if the vectors have changed much, and divide very many vectors into lists,
+        which takes too long for a search."""
+        from kb.store.sqlite import matrix
+
+        current = self.current(connection, model)
+        if self._database.read_only or not matrix.can_be_listed(current):
+            return
+        with pause_deadline():
+            listed = matrix.build(connection, model, embeddings.mark(connection), listed=True)
+            self._save(listed, _owner(connection, model))
+        self.forget()
 
     def _save(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
         """Write the matrix to a file for other processes, and map it from there, if possible."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -272,8 +273,30 @@ def put(
         "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
         "ON CONFLICT DO UPDATE SET state = 'ready', attempts = ?7 IS NOT NULL, error = ?7, "
         "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
-        (model_id, chunk_id, now, dense, weights, tokens, error),
+        (model_id, chunk_id, now, dense, stored_weights(weights), tokens, error),
     )
+
+
+def stored_weights(text: str | None) -> sparse_weights.Stored | None:
+    """A sparse vector as the store keeps it."""
+    return None if text is None else sparse_weights.compress(text)
+
+
+def compress_weights(connection: apsw.Connection, after: int, limit: int) -> int | None:
+    """Rewrite sparse vectors that older versions stored as JSON, of `limit` embeddings after this
+    one. Returns the last of them, or None if there are no more. Their weights do not change, so
+    the caller disables triggers."""
+    rows: list[Any] = connection.execute(
+        "SELECT embedding_id, sparse FROM embeddings WHERE embedding_id > ? "
+        "AND typeof(sparse) = 'text' ORDER BY 1 LIMIT ?",
+        (after, limit),
+    ).fetchall()
+    packed = []
+    for embedding_id, text in rows:
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):  # damaged
+            packed.append((sparse_weights.compress(text), embedding_id))
+    connection.executemany("UPDATE embeddings SET sparse = ? WHERE embedding_id = ?", packed)
+    return rows[-1][0] if rows else None
 
 
 def fail(

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from kb import __version__
+from kb.index import sparse_weights
 from kb.store import export_format
 from kb.store.sqlite.functions import scalar
 from kb.types import JsonDict
@@ -76,5 +77,6 @@ def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
     )
     embeddings = [dict(zip(export_format.EMBEDDING, row, strict=True)) for row in rows]
     for each in embeddings:
-        each["sparse"] = None if each["sparse"] is None else json.loads(each["sparse"])
+        stored = each["sparse"]
+        each["sparse"] = stored and dict(sorted(sparse_weights.decimals(stored).items()))
     return embeddings

@@ -17,7 +17,7 @@ import apsw
 
 from kb import deadline
 from kb.errors import StoreUnusable
-from kb.index import cosine, int8_codes
+from kb.index import cosine, int8_codes, vector_lists
 from kb.index.rescoring import rescored
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _BATCH = 4096  # rows read at a time
 _SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
 _GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
+_MAX_GATHERED = 20_000  # for more, the codes of all rows are faster
 _CODED = 8  # if at most one row in this many is wanted, codes select the candidates
 _FEW = 1000  # this many changed rows never cause a full read
 _SHARE = 16  # nor does one changed row in this many
@@ -74,8 +75,10 @@ def of_sidecar(model_id: int, sidecar: Sidecar) -> Matrix:
     return Matrix(model_id, mark, ids, rows, none, none, rows[:0], codes)
 
 
-def build(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix:
-    """Read every vector from the store."""
+def build(
+    connection: apsw.Connection, model: StoredModel, mark: Mark, *, listed: bool = False
+) -> Matrix:
+    """Read every vector from the store. With `listed`, very many vectors are divided into lists."""
     import numpy as np
 
     ids = np.empty(model.ready, np.int64)
@@ -93,8 +96,15 @@ def build(connection: apsw.Connection, model: StoredModel, mark: Mark) -> Matrix
     rows = rows[:start]
     codes = None
     if start >= int8_codes.MIN_ROWS and int8_codes.is_available():
-        codes = int8_codes.encode(rows)
+        lists = vector_lists.build(rows) if listed and start >= vector_lists.MIN_ROWS else None
+        codes = int8_codes.encode(rows, lists)
     return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows, codes))
+
+
+def can_be_listed(matrix: Matrix) -> bool:
+    """Whether the matrix has enough vectors for lists, and none yet."""
+    codes = matrix.codes
+    return codes is not None and codes.lists is None and len(matrix.ids) >= vector_lists.MIN_ROWS
 
 
 def update(
@@ -176,15 +186,25 @@ def nearest(
     allowed: Ids | None,
     hidden: Sequence[int],
     limit: int,
+    exact: bool = False,
 ) -> list[ScoredChunk]:
-    """The best rows among the `allowed` chunks (None: all) that are not `hidden`."""
+    """The best rows among the `allowed` chunks (None: all) that are not `hidden`. Unless `exact` or
+    filtered, those of the nearest lists, if there are lists."""
     import numpy as np
 
     query_row = np.frombuffer(query, np.float32)
     out = np.array(hidden, np.int64)
     candidates = [
         _candidates(
-            matrix.ids, matrix.rows, query_row, matrix.dead, allowed, out, limit, matrix.codes
+            matrix.ids,
+            matrix.rows,
+            query_row,
+            matrix.dead,
+            allowed,
+            out,
+            limit,
+            matrix.codes,
+            exact=exact or allowed is not None,
         ),
         _candidates(
             matrix.new_ids, matrix.new_rows, query_row, matrix.dead[:0], allowed, out, limit
@@ -209,6 +229,8 @@ def _candidates(
     hidden: Ids,
     limit: int,
     codes: Codes | None = None,
+    *,
+    exact: bool = True,
 ) -> tuple[Ids, Rows]:
     """The row numbers of candidates, and the cosine of each; -2 for rows that are excluded. With
     `codes`, only rows that may be among the best `limit` ones."""
@@ -220,12 +242,17 @@ def _candidates(
         places = _places(ids, allowed)
         if len(out):
             places = places[np.isin(places, out, assume_unique=True, invert=True)]
-        if len(places) * _GATHERED <= len(ids):
+        if len(places) * _GATHERED <= len(ids) and (codes is None or len(places) <= _MAX_GATHERED):
             return places, _products(rows[places], query_row)
     if codes is not None and limit * _CODED <= len(ids):
         excluded = _excluded(len(ids), out, places)
         near = int8_codes.candidates(
-            codes, query_row, limit, excluded, lambda some: _products(rows[some], query_row)
+            codes,
+            query_row,
+            limit,
+            excluded,
+            lambda some: _products(rows[some], query_row),
+            exact=exact,
         )
         return near, _products(rows[near], query_row)
     cosines = _products(rows, query_row)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.index.int8_codes import Codes
+from kb.index.vector_lists import Lists
 from kb.store.sqlite import array_file
 from kb.store.sqlite.array_file import Content
 from kb.store.sqlite.embeddings import Mark
@@ -69,6 +70,19 @@ def _codes(content: Content, count: int, dimension: int) -> Codes:
         array_file.check_array(content, "scales", "f4", count),
         error,
         length,
+        _lists(content, count, dimension) if "order" in content.arrays else None,
+    )
+
+
+def _lists(content: Content, count: int, dimension: int) -> Lists:
+    ends = array_file.check_array(content, "ends", "i8", -1)
+    order = array_file.check_array(content, "order", "i4", count)
+    if not len(ends) or int(ends[0]) < 0 or int(ends[-1]) != count or (ends[1:] < ends[:-1]).any():
+        raise ValueError("ends")
+    if count and (int(order.min()) < 0 or int(order.max()) >= count):
+        raise ValueError("order")
+    return Lists(
+        array_file.check_array(content, "centroids", "f4", len(ends), dimension), order, ends
     )
 
 
@@ -79,5 +93,6 @@ def write(store: Path, owner: Owner, sidecar: Sidecar) -> bool:
     if codes is not None:
         arrays |= {"center": codes.center, "codes": codes.codes, "scales": codes.scales}
         bounds = (codes.error, codes.length)
+        arrays |= {} if codes.lists is None else codes.lists._asdict()
     about = {"owner": owner, "mark": sidecar.mark, "bounds": bounds}
     return array_file.write(path_of(store), _KIND, Content(about, arrays), like=store)

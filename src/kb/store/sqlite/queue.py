@@ -220,7 +220,14 @@ def _fill(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
         "embedded_at = ?3, error = ?4, attempts = iif(?4 IS NULL, 0, attempts + 1) "
         "WHERE model_id = ?5 AND chunk_id = ?6",
-        (weights, tokens, stamp, one.error, model_id, one.chunk_id),
+        (
+            embeddings.stored_weights(weights),
+            tokens,
+            stamp,
+            one.error,
+            model_id,
+            one.chunk_id,
+        ),
     )
 
 

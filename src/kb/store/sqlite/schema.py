@@ -8,7 +8,7 @@ from kb.errors import StoreTooNew, StoreUnusable
 from kb.store.sqlite.functions import register_derived
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 13  # the newest migration
+VERSION = 14  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:

@@ -1,7 +1,7 @@
 """The sparse index: searches the inverted index that `segments` writes.
 
 The scores are the exact dot products in the state that the caller's transaction sees. The positions
-of the chunks are cached between searches; the postings are read from the store.
+of the chunks and the postings of recent terms are cached between searches.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
 from kb.deadline import pause_deadline
 from kb.errors import StoreUnusable, check_choice
-from kb.index import cosine, sparse_weights
+from kb.index import cosine, sparse_blocks, sparse_weights
 from kb.index.selection import best_chunks
-from kb.index.sparse_blocks import Block, Row, invert, sums
+from kb.index.sparse_blocks import Block, Row, TermPostings, chain, invert, join
 from kb.store.sqlite import dense as dense_index
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from kb.store.sqlite.matrix import Ids
 
 BACKENDS = ("auto", "numpy", "python")
+_FEW_ALLOWED = 8  # if at most one chunk in this many is allowed, only those are scored
+_MAX_POSTINGS = 4 << 20  # that are cached, of 8 bytes
 _STATES = 3  # cached states: readers may still use an earlier one
 _POSTINGS = """
 SELECT t.term, s.value, p.block
@@ -52,7 +56,7 @@ class Key(NamedTuple):
     segments: tuple[tuple[int, int], ...]  # with their stamps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class State:
     """The position of each chunk in one state of the store: the chunks of every segment, one
     segment after another, then those that are in no segment yet. Immutable."""
@@ -63,6 +67,24 @@ class State:
     pending_at: int
     pending: Mapping[str, Block]
 
+    @cached_property
+    def sorted_ids(self) -> tuple[Ids, Ids]:
+        """The chunks in ascending order, and the position of each."""
+        import numpy as np
+
+        ids = np.frombuffer(self.ids, np.int64)
+        order = np.argsort(ids, kind="stable")
+        return ids[order], order
+
+
+@dataclass(slots=True)
+class TermCache:
+    """The postings of recent terms in the segments with these stamps."""
+
+    segments: tuple[tuple[int, int], ...]
+    known: dict[str, TermPostings] = field(default_factory=dict)
+    size: int = 0  # in postings
+
 
 class SparseIndex:
     """Searches the sparse vectors of one store. Threads may share it."""
@@ -71,10 +93,11 @@ class SparseIndex:
         self._filters = filters
         self._building = threading.Lock()
         self._states: dict[Key, State] = {}
+        self._terms = TermCache(())
 
     def forget(self) -> None:
         with self._building:
-            self._states = {}
+            self._states, self._terms = {}, TermCache(())
 
     def nearest(
         self,
@@ -93,29 +116,38 @@ class SparseIndex:
         seen = visible(connection, filters, now)
         if limit < 1 or not terms or not model.ready:
             return VectorMatches([], chosen)
-        state = self._current(connection, model.model_id)
-        rows = list(_rows(connection, state, terms))
-        if not rows:
-            return VectorMatches([], chosen)
+        key = _key(connection, model.model_id)
+        state = self._current(connection, key)
         try:
-            return VectorMatches(self._found(connection, chosen, state, rows, seen, limit), chosen)
+            if chosen == "python":
+                rows = list(_rows(connection, state, terms))
+                found = _by_python(connection, state, rows, seen, limit)
+            else:
+                allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
+                postings = self._postings(connection, key, state, terms)
+                found = _by_numpy(state, postings, allowed, seen.hidden, limit)
+            return VectorMatches(found, chosen)
         except (IndexError, ValueError) as error:  # invalid positions, truncated numbers
             raise StoreUnusable(
                 f"the index of sparse vectors is damaged ({error})",
                 "repair it with: kb doctor --fix",
             ) from error
 
-    def _found(
-        self, connection: apsw.Connection, chosen: str, state: State, rows: list[Row],
-        seen: Visible, limit: int,
-    ) -> list[ScoredChunk]:  # fmt: skip
-        if chosen == "python":
-            return _by_python(connection, state, rows, seen, limit)
-        allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
-        return _by_numpy(state, rows, allowed, seen.hidden, limit)
+    def _postings(
+        self, connection: apsw.Connection, key: Key, state: State, terms: Terms
+    ) -> list[tuple[TermPostings, float]]:
+        """The postings of the terms, with their weights in the query."""
+        cache = self._terms
+        if cache.segments != key.segments or cache.size > _MAX_POSTINGS:
+            cache = self._terms = TermCache(key.segments)
+        if missing := [term for term, _ in terms if term not in cache.known]:
+            stored = _read_blocks(connection, state, missing)
+            for term in missing:
+                cache.known[term] = join(stored.get(term, ()))
+                cache.size += len(cache.known[term].places)
+        return [(_with_pending(state, term, cache.known[term]), weight) for term, weight in terms]
 
-    def _current(self, connection: apsw.Connection, model_id: int) -> State:
-        key = _key(connection, model_id)
+    def _current(self, connection: apsw.Connection, key: Key) -> State:
         if (known := self._states.get(key)) is not None:
             return known
         with pause_deadline(), self._building:  # one thread builds it for all
@@ -175,7 +207,7 @@ def _gone(
         yield bisect_left(ids, chunk_id, starts[segment], ends[segment])
 
 
-def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, str]:
+def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, sparse_weights.Stored]:
     return dict(connection.execute(
         "SELECT p.chunk_id, e.sparse FROM sparse_pending p JOIN embeddings e "
         "ON e.chunk_id = p.chunk_id AND e.model_id = p.model_id WHERE p.model_id = ? ORDER BY 1",
@@ -189,17 +221,34 @@ def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, str]:
 def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[Row]:
     """The postings of all terms in the order of the terms, which is the order of every chunk's
     sum."""
-    stored: dict[str, list[tuple[int, bytes]]] = {}
-    rows = connection.execute(_POSTINGS, (
-        json.dumps([term for term, _ in terms], ensure_ascii=False), json.dumps(list(state.starts)),
-    ))  # fmt: skip
-    for term, segment, data in rows:
-        stored.setdefault(term, []).append((segment, data))
+    stored = _read_blocks(connection, state, [term for term, _ in terms])
     for term, weight in terms:
-        for segment, data in stored.get(term, ()):
-            yield Row(data, weight, state.starts[segment])
+        for data, start in stored.get(term, ()):
+            yield Row(data, weight, start)
         if term in state.pending:
             yield Row(state.pending[term].packed(), weight, state.pending_at)
+
+
+def _read_blocks(
+    connection: apsw.Connection, state: State, terms: Sequence[str]
+) -> dict[str, list[tuple[bytes, int]]]:
+    """The blocks of each term, and the first positions of their segments, in ascending order."""
+    stored: dict[str, list[tuple[bytes, int]]] = {}
+    rows = connection.execute(_POSTINGS, (
+        json.dumps(terms, ensure_ascii=False), json.dumps(list(state.starts)),
+    ))  # fmt: skip
+    for term, segment, data in rows:
+        stored.setdefault(term, []).append((data, state.starts[segment]))
+    for blocks in stored.values():
+        blocks.sort(key=itemgetter(1))
+    return stored
+
+
+def _with_pending(state: State, term: str, postings: TermPostings) -> TermPostings:
+    """The postings of a term with those of the chunks that are in no segment yet."""
+    if term not in state.pending:
+        return postings
+    return chain(postings, join([(state.pending[term].packed(), state.pending_at)]))
 
 
 def _by_python(
@@ -224,14 +273,36 @@ def _by_python(
 
 
 def _by_numpy(
-    state: State, rows: Sequence[Row], allowed: Ids | None, hidden: Sequence[int], limit: int
+    state: State,
+    terms: Sequence[tuple[TermPostings, float]],
+    allowed: Ids | None,
+    hidden: Sequence[int],
+    limit: int,
 ) -> list[ScoredChunk]:
     import numpy as np
 
-    scores = sums(rows, len(state.ids))
-    scores[np.array(state.gone, np.int64)] = 0.0
     ids = np.frombuffer(state.ids, np.int64)
+    gone = np.frombuffer(state.gone, np.int64)
+    if allowed is not None and len(allowed) * _FEW_ALLOWED <= len(ids):
+        in_order, positions = state.sorted_ids
+        places = np.setdiff1d(positions[_places(in_order, allowed)], gone)
+        scores, ids, allowed = sparse_blocks.scores_of(terms, places, len(ids)), ids[places], None
+    else:
+        scores = sparse_blocks.scores(terms, len(ids))
+        scores[gone] = 0.0
     return _ranked(best_chunks(scores, ids, allowed=allowed, hidden=hidden, limit=limit))
+
+
+def _places(ids: Ids, wanted: Ids) -> Ids:
+    """The last position of each of the wanted ids in `ids`, which ascend. A chunk occurs again if
+    its vector was replaced; the earlier positions are gone."""
+    import numpy as np
+
+    if not len(ids):
+        return ids[:0]
+    at: Ids = np.searchsorted(ids, wanted, "right") - 1
+    there: Ids = at[ids[np.maximum(at, 0)] == wanted]
+    return there
 
 
 def _ranked(scored: Iterable[tuple[int, float]]) -> list[ScoredChunk]:

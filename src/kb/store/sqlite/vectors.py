@@ -120,6 +120,7 @@ class SqliteVectors:
         filters: Filters,
         now: str,
         limit: int,
+        exact: bool = False,
         backend: str | None = None,
     ) -> VectorMatches:
         with self._database.reading() as connection:
@@ -131,6 +132,7 @@ class SqliteVectors:
                 filters=filters,
                 now=now,
                 limit=limit,
+                exact=exact,
                 backend=backend or self._backend,
             )
 
@@ -198,7 +200,7 @@ class SqliteVectors:
         with self._database.reading() as connection:
             model = embeddings.model(connection, model_id)
             if model.ready > dense.SMALL and dense.numpy_is_there():
-                self.dense.current(connection, model)
+                self.dense.build(connection, model)
 
     def update_indexes(self, connection: apsw.Connection, model_id: int) -> None:
         """Bring the sparse segments and the table of sqlite-vec up to date, inside the transaction

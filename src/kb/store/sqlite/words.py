@@ -1,9 +1,9 @@
-"""The word index: BM25 over arrays that are mapped from a file beside the store.
+"""The word index: BM25 over arrays that are mapped from files beside the store.
 
 It returns what FTS5 returns, to the last bit, in a fraction of the time. So a search uses it where
 it can, and FTS5 otherwise: before numpy is loaded, for queries that need the positions of words,
-and until the file exists. `text_changes` records what has changed since the file was written; those
-chunks are read from the store.
+and until the files exist (see `word_files`). `text_changes` records what has changed since the last
+one was written; those chunks are read from the store.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ import json
 import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from kb.deadline import pause_deadline
-from kb.store.sqlite import array_file
-from kb.store.sqlite.array_file import Content
+from kb.store.sqlite import word_files
 from kb.store.sqlite.dense import numpy_is_there
 from kb.store.sqlite.fulltext import MIN_INDEXED_CHUNKS
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.store.sqlite.visibility import FilterCache, visible
+from kb.store.sqlite.word_files import NOTHING, Chain, Layer, Mark
 from kb.text.tokenize import split_words, stem_word, stems_of
 from kb.types import Filters
 
@@ -35,26 +34,10 @@ if TYPE_CHECKING:
     from kb.index.word_postings import Phrase, Postings, WordRanking
     from kb.store.sqlite.connection import Database
 
-_MAX_CHANGED = 1000  # chunks that are read from the store; after more, the file is written again
+_MAX_CHANGED = 1000  # chunks that are read from the store; after more, a file is written
 _MAX_LAYERS = 8  # layers of small changes, before they are merged
 _MAX_STATES = 3  # cached rankings: readers may still use an earlier state
-_KIND = "words"
 _ROWS = "SELECT chunk_id, heading, text, parts FROM chunks"
-
-
-class Mark(NamedTuple):
-    """A state of all texts: the number of the last change, and its random stamp."""
-
-    change: int
-    stamp: int
-
-
-class Layer(NamedTuple):
-    """The postings of the chunks that changed up to `mark`; the first layer has all chunks."""
-
-    mark: Mark
-    changed: tuple[int, ...]
-    postings: Postings
 
 
 class PhraseCandidates(NamedTuple):
@@ -65,15 +48,16 @@ class PhraseCandidates(NamedTuple):
 
 
 class State(NamedTuple):
-    """The layers of one state of the store, oldest first, and the ranking over them."""
+    """One state of the store: the files, what has changed since in layers, oldest first, and the
+    ranking over them."""
 
+    files: Chain
     layers: tuple[Layer, ...]
     ranking: WordRanking
 
-
-def path_of(store: Path) -> Path:
-    """The path of the file: `kb.sqlite-words` for `kb.sqlite`."""
-    return store.with_name(f"{store.name}-{_KIND}")
+    @property
+    def mark(self) -> Mark:
+        return self.layers[-1].mark if self.layers else self.files.mark
 
 
 class WordIndex:
@@ -83,13 +67,13 @@ class WordIndex:
         self._database = database
         self._filters = filters
         self._building = threading.Lock()
-        self._file: tuple[int, ...] | None = None  # the identity of the file of `_states`
+        self._files: object = None  # the identity of the files of `_states`
         self._states: dict[Mark, State | None] = {}
 
     def forget(self) -> None:
         """Drop what is cached."""
         with self._building:
-            self._file, self._states = None, {}
+            self._files, self._states = None, {}
 
     def chunk_counts(
         self, connection: apsw.Connection, terms: Sequence[str]
@@ -148,12 +132,12 @@ class WordIndex:
         """The state that `connection` sees; None if there is no file for it, or too much has
         changed since it was written."""
         mark = read_mark(connection)
-        file = array_file.identity(path_of(self._database.path))
-        if file == self._file and mark in self._states:
+        files = word_files.identity(self._database.path)
+        if files == self._files and mark in self._states:
             return self._states[mark]
         with pause_deadline(), self._building:  # one thread builds it for all
-            if file != self._file:
-                self._file, self._states = file, {}
+            if files != self._files:
+                self._files, self._states = files, {}
             if mark not in self._states:
                 made = self._load(connection, mark)
                 kept = list(self._states.items())[1 - _MAX_STATES :]
@@ -161,115 +145,114 @@ class WordIndex:
             return self._states[mark]
 
     def _load(self, connection: apsw.Connection, mark: Mark) -> State | None:
-        """Derive the state from the newest one that precedes it, or from the file."""
-        known = [state.layers for state in self._states.values() if state is not None]
-        known.sort(key=lambda layers: layers[-1].mark.change, reverse=True)
-        for layers in known:
-            if _precedes(connection, layers[-1].mark, mark):
-                return _derive(connection, layers, mark)
-        base = self._read_file(connection)
-        if base is None or not _precedes(connection, base.mark, mark):
+        """Derive the state from the newest one that precedes it, or from the files."""
+        known = [state for state in self._states.values() if state is not None]
+        for state in sorted(known, key=lambda one: one.mark.change, reverse=True):
+            if _precedes(connection, state.mark, mark):
+                return _derive(connection, state.files, state.layers, mark)
+        files = self._read_files(connection)
+        if files is None or not _precedes(connection, files.mark, mark):
             return None
-        return _derive(connection, (base,), mark)
+        return _derive(connection, files, (), mark)
 
-    def _read_file(self, connection: apsw.Connection) -> Layer | None:
-        owned = array_file.read(path_of(self._database.path), _KIND, _parse)
-        return None if owned is None or owned[0] != _store_id(connection) else owned[1]
+    def _read_files(self, connection: apsw.Connection) -> Chain | None:
+        return word_files.read(self._database.path, _store_id(connection))
 
-    # --- the file ---------------------------------------------------------------------------------
+    # --- the files --------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Write the file again if the store is large and much has changed since it was written.
-        Readers and writers of the store need not wait."""
+        """Write what has changed since the last file, if the store is large and it is much. Readers
+        and writers of the store need not wait."""
         if self._database.read_only or not numpy_is_there():
             return
         with self._database.reading() as connection:
-            if store_state(connection).chunks >= MIN_INDEXED_CHUNKS and not self._is_recent(
-                connection
-            ):
-                self.write_file(connection)
+            if store_state(connection).chunks < MIN_INDEXED_CHUNKS:
+                return
+            files = self._read_files(connection)
+            if files is None or not _precedes(connection, files.mark, read_mark(connection)):
+                self.write_all(connection)
+                return
+            changed = _changed(connection, files.mark)
+            if len(changed) > _MAX_CHANGED // 2:
+                self._write_changes(connection, files, changed)
 
-    def _is_recent(self, connection: apsw.Connection) -> bool:
-        """Whether the changes since the file was written are at most half of those that a search
-        may read."""
-        base, mark = self._read_file(connection), read_mark(connection)
-        if base is None or not _precedes(connection, base.mark, mark):
-            return False
-        return len(_changed(connection, base.mark)) <= _MAX_CHANGED // 2
+    def _write_changes(
+        self, connection: apsw.Connection, files: Chain, changed: Sequence[int]
+    ) -> bool:
+        """Write the changed chunks, together with those of the newer files if these are small."""
+        import numpy as np
 
-    def write_file(self, connection: apsw.Connection) -> bool:
-        """Write the file from the store. Returns False if that is not possible."""
+        number = word_files.level(files, len(changed))
+        if number == 0:
+            return self.write_all(connection)
+        merged = [np.array(changed, np.int64), *(one.changed for one in files.layers[number:])]
+        every = np.unique(np.concatenate(merged))
+        mark = read_mark(connection)
+        with pause_deadline():
+            postings = _build(_rows(connection, every.tolist()))
+        layer = Layer(files.layers[number - 1].mark, mark, every, postings)
+        return word_files.write(self._database.path, _store_id(connection), number, layer)
+
+    def write_all(self, connection: apsw.Connection) -> bool:
+        """Write all chunks into one file. Returns False if that is not possible."""
+        import numpy as np
+
         mark = read_mark(connection)
         with pause_deadline():
             postings = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))
-        about = {"store_id": _store_id(connection), "mark": mark}
-        path = self._database.path
-        return array_file.write(path_of(path), _KIND, Content(about, postings.arrays()), like=path)
+        layer = Layer(NOTHING, mark, np.empty(0, np.int64), postings)
+        return word_files.write(self._database.path, _store_id(connection), 0, layer)
 
     def has_file(self) -> bool:
-        return path_of(self._database.path).exists()
+        return word_files.paths(self._database.path)[0].exists()
 
     def is_unused_file(self) -> bool:
         """Whether the file is intact and belongs to another store, so that no search reads it."""
         if not numpy_is_there():
             return False
-        owned = array_file.read(path_of(self._database.path), _KIND, _parse)
+        owner = word_files.owner(self._database.path)
         with self._database.reading() as connection:
-            return owned is not None and owned[0] != _store_id(connection)
+            return owner is not None and owner != _store_id(connection)
 
     def file_fault(self) -> str | None:
-        """How the file differs from the store; None if it does not, or cannot be checked."""
+        """How the files differ from the store; None if they do not, or cannot be checked."""
         if not numpy_is_there():
             return None
         import numpy as np
 
         with self._database.reading() as connection:
-            base = self._read_file(connection)
-            if base is None:
+            files = self._read_files(connection)
+            if files is None:
                 return "it is damaged"
-            if base.mark != read_mark(connection):
-                return None  # a search compares it with the log of changes
-            made = _build(connection.execute(f"{_ROWS} ORDER BY chunk_id"))
-        stored = base.postings.arrays()
-        same = all(np.array_equal(array, stored[name]) for name, array in made.arrays().items())
+            if files.mark != read_mark(connection):
+                return None  # a search compares them with the log of changes
+            live = [_live(layer, gone) for layer, gone in zip(*files, strict=True)]
+            ids = np.sort(np.concatenate([each.ids for each in live]))
+            rows = connection.execute("SELECT chunk_id FROM chunks ORDER BY 1")
+            if ids.tolist() != [chunk_id for (chunk_id,) in rows]:
+                return "its chunks differ"
+            same = all(_is_built_from(connection, each) for each in live)
         return None if same else "its numbers differ"
 
     def remove_file(self) -> None:
-        """Remove the file, and build it again if the store is large."""
-        path_of(self._database.path).unlink(missing_ok=True)
+        """Remove the files, and build them again if the store is large."""
+        word_files.remove(self._database.path)
         self.forget()
         self.build()
 
 
-def _parse(content: Content) -> tuple[str, Layer]:
-    """The id of the file's store, and its postings, none of which points outside the arrays."""
-    from kb.index.word_postings import Postings
+def _live(layer: Layer, gone: NDArray[np.bool_] | None) -> Postings:
+    from kb.index.word_postings import without
 
-    def array(name: str, dtype: str, *shape: int) -> NDArray[Any]:
-        return array_file.check_array(content, name, dtype, *shape)
+    return layer.postings if gone is None else without(layer.postings, gone)
 
-    mark = Mark(*array_file.check_numbers(content.about["mark"], len(Mark._fields)))
-    ids, term_ends = array("ids", "i8", -1), array("term_ends", "i8", -1)
-    places = array("places", "u4", -1)
-    kind = "u4" if content.arrays["counts"].dtype.itemsize == 4 else "u2"
-    postings = Postings(
-        ids=ids,
-        lengths=array("lengths", "u4", len(ids)),
-        term_bytes=array("term_bytes", "u1", -1),
-        term_ends=term_ends,
-        starts=array("starts", "i8", len(term_ends) + 1),
-        places=places,
-        counts=array("counts", kind, len(places)),
-        pair_bits=array("pair_bits", "u1", -1),
-        pair_ends=array("pair_ends", "i8", len(ids)),
-    )
-    array_file.check_ascending(ids)
-    array_file.check_bounds(term_ends, first=0, last=len(postings.term_bytes))
-    array_file.check_bounds(postings.starts, first=0, last=len(places))
-    array_file.check_bounds(postings.pair_ends, first=1, last=len(postings.pair_bits))
-    if len(places) and int(places.max()) >= len(ids):
-        raise ValueError("places")
-    return str(content.about["store_id"]), Layer(mark, (), postings)
+
+def _is_built_from(connection: apsw.Connection, postings: Postings) -> bool:
+    """Whether the postings are those of the chunks as the store has them."""
+    import numpy as np
+
+    made = _build(_rows(connection, postings.ids.tolist())).arrays()
+    return all(np.array_equal(array, made[name]) for name, array in postings.arrays().items())
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -300,22 +283,27 @@ def _changed(connection: apsw.Connection, since: Mark) -> tuple[int, ...]:
     return tuple(chunk_id for (chunk_id,) in rows)
 
 
-def _derive(connection: apsw.Connection, layers: tuple[Layer, ...], mark: Mark) -> State | None:
+def _derive(
+    connection: apsw.Connection, files: Chain, layers: tuple[Layer, ...], mark: Mark
+) -> State | None:
     """The state at `mark`, from the layers of an earlier one; None if too many chunks changed."""
-    if layers[-1].mark != mark:
-        if len(layers) > _MAX_LAYERS:
-            layers = layers[:1]
-            if not _precedes(connection, layers[0].mark, mark):
+    earlier = layers[-1].mark if layers else files.mark
+    if earlier != mark:
+        if len(layers) >= _MAX_LAYERS:
+            layers, earlier = (), files.mark
+            if not _precedes(connection, earlier, mark):
                 return None
-        changed = _changed(connection, layers[-1].mark)
+        changed = _changed(connection, earlier)
         if len(changed) + sum(len(layer.changed) for layer in layers) > _MAX_CHANGED:
             return None
-        layers = (*layers, _layer(connection, changed, mark))
-    return State(layers, _ranking(layers))
+        layers = (*layers, _layer(connection, changed, earlier, mark))
+    return State(files, layers, _ranking(files, layers))
 
 
-def _layer(connection: apsw.Connection, changed: tuple[int, ...], mark: Mark) -> Layer:
-    return Layer(mark, changed, _build(_rows(connection, changed)))
+def _layer(connection: apsw.Connection, changed: tuple[int, ...], since: Mark, mark: Mark) -> Layer:
+    import numpy as np
+
+    return Layer(since, mark, np.array(changed, np.int64), _build(_rows(connection, changed)))
 
 
 def _rows(connection: apsw.Connection, chunk_ids: Sequence[int]) -> Iterable[Any]:
@@ -343,29 +331,20 @@ def _build(rows: Iterable[Any]) -> Postings:
     return build(rows, split=split_words, stem=stem_word)
 
 
-def _ranking(layers: Sequence[Layer]) -> WordRanking:
-    """The ranking over the layers. A chunk counts in the last layer that has it."""
-    from kb.index.word_postings import Part, WordRanking
-
-    parts, later = [], set[int]()
-    for layer in reversed(layers):
-        parts.append(Part(layer.postings, _gone(layer.postings, later)))
-        later.update(layer.changed)
-    return WordRanking(parts[::-1])
-
-
-def _gone(postings: Postings, changed: Iterable[int]) -> NDArray[np.bool_] | None:
+def _ranking(files: Chain, layers: Sequence[Layer]) -> WordRanking:
+    """The ranking over the files and the layers. A chunk counts in the last one that has it."""
     import numpy as np
 
-    wanted = np.array(sorted(changed), np.int64)
-    places = np.searchsorted(postings.ids, wanted)
-    places = places[places < len(postings.ids)]
-    places = places[np.isin(postings.ids[places], wanted)]
-    if not len(places):
-        return None
-    gone = np.zeros(len(postings.ids), np.bool_)
-    gone[places] = True
-    return gone
+    from kb.index.word_postings import Part, WordRanking
+
+    parts, later = [], np.empty(0, np.int64)
+    for layer in reversed(layers):
+        parts.append(Part(layer.postings, word_files.mask_gone(layer.postings.ids, later)))
+        later = np.union1d(later, layer.changed)
+    for layer, gone in zip(reversed(files.layers), reversed(files.gone), strict=True):
+        ids = layer.postings.ids
+        parts.append(Part(layer.postings, word_files.mask_gone(ids, later, gone)))
+    return WordRanking(parts[::-1])
 
 
 def _store_id(connection: apsw.Connection) -> str:
