@@ -206,6 +206,11 @@ class ServeConfig:
     host: str = _key("127.0.0.1", "the address to listen on; any but loopback requires a token")
     port: int = _key(8765, "the port to listen on; 0: any free port", zero=True)
     token_file: str = _key("", "a file that contains the token, or set $KB_SERVE_TOKEN to it")
+    tokens: str = _key("", "the file with the tokens of kb token; by default in the user's folder")
+    audit_log: str = _key("", "a file to append a line of JSON to for every write over HTTP")
+    log_format: str = _key(
+        "text", "how servers log to stderr: text, or json", choices=("text", "json")
+    )
     allow_hosts: str = _key("", "additional host names besides localhost, separated by commas")
     ingest_from: str = _key(
         "", "folders that clients may ingest, separated by commas; by default the current folder"
@@ -391,11 +396,6 @@ def store_url(location: str | os.PathLike[str] | None = None) -> str:
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str) and "://" in url:
         return url
-    if isinstance(url, str) and url.startswith(("postgresql:", "sqlite:/")):
-        raise ConfigError(
-            f"the store's URL has no '//' after {url.partition(':')[0]!r}:",
-            "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
-        )
     return _store_file(location)
 
 

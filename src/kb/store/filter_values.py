@@ -37,7 +37,9 @@ def checked(filters: Filters) -> Filters:
     values: dict[str, Any] = {}
     for item in fields(filters):
         value = getattr(filters, item.name)
-        if item.name in _LISTS:
+        if item.name == "limits":
+            values[item.name] = value
+        elif item.name in _LISTS:
             if isinstance(value, str):
                 raise InvalidRequest(f"{item.name} is a string", f"give a tuple: ({value!r},)")
             if not isinstance(value, tuple | list | set | frozenset):
