@@ -153,7 +153,7 @@ def agreement(first: Sequence[Encoding], second: Sequence[Encoding]) -> dict[str
     result = {"dense mean": float(cosines.mean()), "dense min": float(cosines.min())}
     weights, tokens = [], []
     for one, two in zip(first, second, strict=True):
-        if one.sparse is not None and two.sparse is not None:
+        if one.sparse and two.sparse:
             terms = one.sparse.keys() | two.sparse.keys()
             a, b = (
                 np.array([each.get(t, 0.0) for t in terms]) for each in (one.sparse, two.sparse)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ class Server:
     """A server with its data in a folder. As root, it runs as the user nobody, because PostgreSQL
     refuses to run as root."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, primary: Server | None = None, /, **settings: str) -> None:
         self.folder = folder
         self._user: Any = "nobody" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
         self._settings = [*_OPTIONS, *(f"{name}={value}" for name, value in settings.items())]
@@ -36,11 +38,33 @@ class Server:
         self._bin = self._binaries()
         if self._user:
             shutil.chown(folder, self._user)
-        self._run(
-            "initdb", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync",
-            "-U", "postgres", "-D", str(folder / "data"),
-        )  # fmt: skip
+        if primary is None:
+            self._run(
+                "initdb", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync",
+                "-U", "postgres", "-D", str(folder / "data"),
+            )  # fmt: skip
+        else:
+            self._run(
+                "pg_basebackup", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres",
+                "-D", str(folder / "data"), "--write-recovery-conf", "--no-sync",
+                "--checkpoint=fast",
+            )  # fmt: skip
         self.start()
+
+    def standby(self, folder: Path, **settings: str) -> Server:
+        """A standby of this server, with its data in another folder."""
+        return Server(folder, self, **settings)
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "-w", "-D", str(self.folder / "data"), "promote")
+
+    def kill(self) -> None:
+        """Kill the server with all of its processes, as a machine that loses power does."""
+        first = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _binaries(self) -> Path:
         """The folder of the programs; a copy, if the user nobody cannot read the original."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,22 @@ def test_a_search_logs_to_configured_handlers(tmp_path: Path) -> None:
     )
     assert said(search) == ""
     assert "search took" in said(f"import logging; logging.basicConfig(level=20)\n{search}")
+
+
+def test_a_server_logs_json_if_the_settings_say_so() -> None:
+    start = (
+        "from dataclasses import replace; from kb.cli import log_handlers\n"
+        "from kb.config import Config, ServeConfig\n"
+        "config = Config(serve=replace(ServeConfig(), log_format='json'))\n"
+        "log_handlers.start(config, serving=True)\n"
+        "from kb.logs import logger; log = logger('kb.server')\n"
+    )
+    (line,) = said(f"{start}log.warning('a %s\\nline', 'second')").splitlines()
+    record = json.loads(line)
+    assert record.pop("time").endswith("Z")
+    assert record == {"level": "warning", "logger": "kb.server", "message": "a second\nline"}
+    failed = f"{start}\ntry: 1 / 0\nexcept ZeroDivisionError: log.exception('failed')"
+    assert "ZeroDivisionError" in json.loads(said(failed))["exception"]
 
 
 def test_every_logger_comes_from_this_function() -> None:

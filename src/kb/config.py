@@ -53,9 +53,7 @@ class SearchConfig:
 
     default_top: int = _key(10, "number of hits when --top is not given", harmless=range(1, 1001))
     profile: str = _key("default", "profile when --profile is not given", harmless=True)
-    snippet_chars: int = _key(
-        220, "maximum length of a snippet, in characters", harmless=range(1, 10_001)
-    )
+    snippet_chars: int = _key(220, "maximum characters of a snippet", harmless=range(1, 10_001))
     timeout_s: float = _key(
         30.0,
         "time limit for a search or a read, after which it fails; loading a model does not count; "
@@ -69,15 +67,13 @@ class SearchConfig:
         harmless=True,
     )
     log: str = _key(
-        "",
-        "where to log the time of every search: stderr, or a file; if empty, only -v logs them",
+        "", "where to log the time of every search: stderr, or a file; if empty, only -v logs them"
     )
     retriever_timeout_ms: int = _key(
         2000,
         "how long a search waits for retrievers that run in parallel; a late one is left out and "
         "reported as degraded; 0: no limit. Retrievers run in parallel in stores with 2,000 or "
-        "more vectors, or if an endpoint encodes the query; otherwise they run one after another, "
-        "without this limit",
+        "more vectors, or if an endpoint encodes the query; otherwise there is no limit",
         zero=True,
     )
 
@@ -159,8 +155,7 @@ class ModelsConfig:
         choices=("2-bit", "1-bit", "int8", "none"),
     )
     exam: bool = _key(
-        True,
-        "whether an encoder must pass a short exam before searches use its vectors",
+        True, "whether an encoder must pass a short exam before searches use its vectors"
     )
     offline: bool = _key(
         False,
@@ -211,6 +206,11 @@ class ServeConfig:
     host: str = _key("127.0.0.1", "the address to listen on; any but loopback requires a token")
     port: int = _key(8765, "the port to listen on; 0: any free port", zero=True)
     token_file: str = _key("", "a file that contains the token, or set $KB_SERVE_TOKEN to it")
+    tokens: str = _key("", "the file with the tokens of kb token; by default in the user's folder")
+    audit_log: str = _key("", "a file to append a line of JSON to for every write over HTTP")
+    log_format: str = _key(
+        "text", "how servers log to stderr: text, or json", choices=("text", "json")
+    )
     allow_hosts: str = _key("", "additional host names besides localhost, separated by commas")
     ingest_from: str = _key(
         "", "folders that clients may ingest, separated by commas; by default the current folder"
@@ -396,11 +396,6 @@ def store_url(location: str | os.PathLike[str] | None = None) -> str:
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str) and "://" in url:
         return url
-    if isinstance(url, str) and url.startswith(("postgresql:", "sqlite:/")):
-        raise ConfigError(
-            f"the store's URL has no '//' after {url.partition(':')[0]!r}:",
-            "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
-        )
     return _store_file(location)
 
 

@@ -29,6 +29,8 @@
       EvalDataError           unreadable judgments, queries or corpus
       Refused                 a request that the server rejects
         TokenNeeded           the token is missing or wrong
+        Forbidden             the token lacks a right, or its limits exclude something
+        TooManyRequests       the token has sent more requests than it may
         Foreign               the Origin or Host header names another site
         PathRefused           a path outside the folders that clients may use
         FileConflict          an upload would overwrite a file that kb did not write
@@ -204,6 +206,19 @@ class Refused(KbError):
 class TokenNeeded(Refused):
     code = "token_needed"
     http_status = 401
+
+
+class Forbidden(Refused):
+    code = "forbidden"
+
+
+class TooManyRequests(Refused):
+    code = "too_many_requests"
+    http_status = 429
+
+    def __init__(self, message: str, hint: str = "", *, retry_after_s: int = 1) -> None:
+        super().__init__(message, hint)
+        self.retry_after_s = retry_after_s
 
 
 class Foreign(Refused):

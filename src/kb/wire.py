@@ -389,7 +389,8 @@ def read_request(data: Mapping[str, Any]) -> SearchRequest:
 
 def read_filters(data: Mapping[str, Any]) -> Filters:
     """Read filters, named as in spec 10; a list may be given as a single value."""
-    shapes = {item.name: (list if item.name in _LISTS else str) for item in fields(Filters)}
+    shapes = {item.name: (list if item.name in _LISTS else str) for item in fields(Filters)
+              if item.name != "limits"}  # fmt: skip
     single = {key: [value] if isinstance(value, str) and key in _LISTS else value
               for key, value in data.items()}  # fmt: skip
     checked = _checked(single, shapes, "filters")

@@ -32,7 +32,7 @@ SCHEMAS = (
     "eval_report.v1",
     "eval_tuning.v1", "export.v1", "import_report.v1", "ingest_report.v1", "models.v1",
     "passage.v1", "search_hit.v1", "search_request.v1", "search_response.v1", "status.v1",
-    "watch_event.v1",
+    "watch_event.v1", "token.v1", "tokens.v1",
 )  # fmt: skip
 
 

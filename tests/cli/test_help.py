@@ -15,7 +15,7 @@ COMMANDS = [
     "map", "get", "open", "list", "tag", "status", "gc", "doctor",
     "embed", "jobs", "reindex", "models", "embed-text", "backup",
     "copy",
-    "export", "import", "watch", "serve", "mcp", "config", "eval", "completion",
+    "export", "import", "watch", "serve", "mcp", "token", "config", "eval", "completion",
 ]  # fmt: skip
 
 

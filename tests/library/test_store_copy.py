@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import psycopg
 import pytest
 
 from kb import KnowledgeBase
-from kb.errors import ConfigError, InvalidRequest, StoreError, StoreMissing
+from kb.errors import InvalidRequest, StoreError, StoreMissing
 from kb.library import store_copy
 from kb.ports import Store
 from kb.store import open_store
@@ -111,7 +113,7 @@ def test_a_name_that_is_empty_is_not_the_default_store(names: tuple[str, str]) -
 
 @pytest.mark.parametrize("url", ["postgresql:/h/db", "postgresql:db", "sqlite:/x.sqlite"])
 def test_a_url_without_slashes_is_not_a_path(filled: Store, url: str) -> None:
-    with pytest.raises(ConfigError, match="//"):
+    with pytest.raises(InvalidRequest, match="//"):
         store_copy.copy(filled.location, url, ignore)
 
 
@@ -120,6 +122,64 @@ def test_a_missing_source_is_not_created(tmp_path: Path) -> None:
         store_copy.copy(str(tmp_path / "no.sqlite"), str(tmp_path / "copy.sqlite"), ignore)
     assert not (tmp_path / "no.sqlite").exists()
     assert not (tmp_path / "copy.sqlite").exists()
+
+
+# Copies a store in small steps, and prints a line after each.
+COPY = """
+import sys
+from kb.library import store_copy
+from kb.store import import_rows
+
+import_rows.STEP = 20
+store_copy.copy(sys.argv[1], sys.argv[2], lambda done, total: print(done, flush=True))
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_killed_copy_continues(
+    filled: Store, postgres: Server, schema: str, tmp_path: Path, kind: str
+) -> None:
+    target = postgres.url(schema=schema) if kind == "postgresql" else str(tmp_path / "to.sqlite")
+    done = [0]
+    for least in (40, 120, 200):
+        process = subprocess.Popen(
+            [sys.executable, "-c", COPY, filled.location, target], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) >= least:
+                break
+        process.kill()
+        process.communicate()
+        store = open_store(target)
+        counts = store.catalog.counts()
+        store.close()
+        done.append(counts.documents + counts.chunks)
+    assert done == sorted(done)
+    assert 0 < done[1] < 252
+    resumed: list[int] = []
+    report = store_copy.copy(filled.location, target, lambda now, _total: resumed.append(now))
+    assert (report.documents, report.chunks) == (12, 240)
+    assert lines(target) == lines(filled.location)
+    with pytest.raises(InvalidRequest, match="has documents"):  # it is complete
+        store_copy.copy(filled.location, target, ignore)
+
+
+def test_a_part_of_a_copy_is_not_mixed_with_a_later_state(
+    filled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.store.import_rows.STEP", 20)
+    target = str(tmp_path / "to.sqlite")
+
+    def stop(done: int, _total: int) -> None:
+        if done >= 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store_copy.copy(filled.location, target, stop)
+    put(filled, "later", "one more text")
+    with pytest.raises(InvalidRequest, match="as it was earlier"):
+        store_copy.copy(filled.location, target, ignore)
 
 
 @pytest.mark.parametrize(

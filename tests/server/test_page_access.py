@@ -4,10 +4,14 @@ browser. Skipped without a browser: see `make browser`."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from kb.server.guard import AccessRules
+from kb.server.tokens import TokenFile, TokenRegistry
+from kb.types import Identity, Limits
 from tests.browser import CHROMIUM
 from tests.server.conftest import Open, Running, Serve
 from tests.server.page import hits, options, search, serious
@@ -225,3 +229,19 @@ def test_axe_finds_nothing_serious_when_things_go_wrong(wordy: Running, open_pag
     page.fill("#query", "'(('")
     expect(page.get_by_role("alert")).to_be_visible()
     assert serious(page) == []
+
+
+def test_a_token_with_limits(serve: Serve, open_page: Open, tmp_path: Path) -> None:
+    """The page shows the documents of the token, and does not complain that it gets no events."""
+    tokens = TokenFile(tmp_path / "private" / "tokens.json")
+    token = tokens.add(Identity("ci", "read", Limits(scopes=("project",))), 0.0)
+    running = serve(AccessRules(tokens=TokenRegistry(tokens, lambda: 0.0)))
+    running.kb.add("Jitter ended the retry storm.", scope="project")
+    running.kb.add("A retry storm elsewhere.", scope="global")
+    page = open_page(running, f"#token={token}")
+    with page.expect_response(lambda response: response.url.endswith("/events")) as events:
+        page.reload()
+    assert events.value.status == 403
+    search(page, "retry storm")
+    expect(hits(page)).to_have_count(1)
+    expect(page.locator("#running")).to_be_hidden()

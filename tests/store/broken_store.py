@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kb.ports import Catalog, Fulltext, Maintenance, Queue, Store, Vectors
+    from kb.types import Degraded
 
 
 class BrokenStore:
@@ -43,6 +44,9 @@ class BrokenStore:
 
     def snapshot(self) -> AbstractContextManager[object]:
         raise NotImplementedError
+
+    def degraded(self) -> tuple[Degraded, ...]:
+        return ()
 
     def close(self) -> None:
         """Nothing is open."""

@@ -42,6 +42,7 @@
     serve           `kb serve`
     watch           `kb watch`
     mcp             `kb mcp`
+    token           `kb token`
 
 Commands turn arguments into calls of `KnowledgeBase`, and the results into text.
 """

@@ -14,6 +14,7 @@ from kb.errors import ModelError
 
 if TYPE_CHECKING:
     from kb.embedding.embedder import EmbedProgress
+    from kb.embedding.worker import WorkerState
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import EmbedReport
 
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 @option("--limit", type=click.IntRange(min=1), metavar="N", help="Embed at most N passages.")
 @option("--retry", is_flag=True, help="Also retry passages that failed too often.")
 @option("--anew", is_flag=True, help="Delete all vectors first, whichever model they come from.")
+@option("--worker", is_flag=True, help="Keep running, and embed new passages as they come.")
 @common_options()
 @pass_invocation
-def embed_command(invocation: Invocation, *, limit: int | None, retry: bool, anew: bool) -> int:
+def embed_command(
+    invocation: Invocation, *, limit: int | None, retry: bool, anew: bool, worker: bool
+) -> int:
     """Embed the passages that have no vectors yet.
 
     `kb ingest` and `kb add` do this automatically, unless --no-embed is given or they are
@@ -38,12 +42,20 @@ def embed_command(invocation: Invocation, *, limit: int | None, retry: bool, ane
     passages without vectors are found only by their words. If it is interrupted, run `kb embed`
     without --anew to continue.
 
+    With --worker, it runs until it is stopped, for stores that several machines share. If a
+    worker is killed, the others take over its passages.
+
     \b
     Examples:
       kb embed
       kb embed --limit 1000 --json
       kb embed --retry
+      kb embed --worker
     """
+    if worker:
+        if limit is not None or anew:
+            raise click.UsageError("--worker cannot be combined with --limit or --anew")
+        return _run_worker(invocation, retry=retry)
     invocation.interrupt_message = "interrupted: finished work is kept; to continue, run: kb embed"
     with invocation.open() as kb, progress.reporter(invocation) as show:
         report = kb.embed(
@@ -59,6 +71,34 @@ def embed_command(invocation: Invocation, *, limit: int | None, retry: bool, ane
     else:
         write_embed_report(report)
     return 1 if report.failed else 0
+
+
+def _run_worker(invocation: Invocation, *, retry: bool) -> int:
+    """Embed new passages until a signal comes."""
+    import threading
+
+    from kb.cli import log_handlers
+    from kb.shutdown import Shutdown
+
+    invocation.interrupt_message = "stopped"
+    stop = threading.Event()
+
+    def show(state: WorkerState) -> None:
+        if state.state == "idle" and state.embedded > shown[-1]:
+            output.write(f"embedded {output.count(state.embedded - shown[-1], 'passage')}")
+            shown.append(state.embedded)
+
+    shown = [0]
+    with Shutdown() as shutdown, invocation.open() as kb:
+        log_handlers.start(kb.config, verbose=invocation.verbose, serving=True)
+        shutdown.on_signal(stop.set)
+        with kb.worker(show) as worker:
+            if retry:
+                worker.wake(retry=True)
+            output.note("waiting for passages; press Ctrl-C to stop")
+            stop.wait()
+        shutdown.finish()
+    return 0
 
 
 def embed_new(kb: KnowledgeBase, invocation: Invocation, document: str | None = None) -> None:

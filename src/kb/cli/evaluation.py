@@ -292,7 +292,7 @@ def _write_profile(name: str, tuning: Tuning, setup: EvaluationSetup) -> str:
     from kb.evaluation.profile_file import fitted_profile, write_profile
 
     own = setup.own
-    path = files(own)[-1] if own is not None and own.exists() else user_file()
+    path = files(own)[-1] if isinstance(own, Path) and own.exists() else user_file()
     table = fitted_profile(tuning.profile, setup.config, tuning.settings)
     table["summary"] = f"{tuning.profile}, tuned on {tuning.data}"
     with trust_store().preserve(path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from typing import TYPE_CHECKING
 
 from kb.cli.output import escape
 from kb.errors import ConfigError
+from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
     from kb.config import Config
@@ -23,6 +25,21 @@ class _EscapingFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
         return escape(super().formatMessage(record))
+
+
+class _JsonFormatter(logging.Formatter):
+    """One line of JSON for each record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": utc_timestamp(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def wants_stderr(config: Config) -> bool:
@@ -57,7 +74,10 @@ def _to_stderr(config: Config, *, verbose: bool, serving: bool) -> logging.Handl
         return serving and record.levelno >= logging.WARNING
 
     handler = logging.StreamHandler()
-    handler.setFormatter(_EscapingFormatter(_DATED if serving and not verbose else _PLAIN))
+    if serving and config.serve.log_format == "json":
+        handler.setFormatter(_JsonFormatter())
+    else:
+        handler.setFormatter(_EscapingFormatter(_DATED if serving and not verbose else _PLAIN))
     handler.addFilter(is_shown)
     return handler
 

@@ -104,9 +104,9 @@ def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
     """Copy the store SOURCE to DEST, which is new or empty.
 
     Both are files or URLs, of any kind of store. Documents, passages and vectors keep their ids.
-    The copy is complete or not made at all, and is then compared with SOURCE: counts, hashes, and
-    fifty random searches. Folders of the copy are detached; `kb attach NAME FOLDER` connects them
-    to their files.
+    If the copy is interrupted, the same command continues; until then, DEST has a part of the
+    documents. At the end it is compared with SOURCE: counts, hashes, and fifty random searches.
+    Folders of the copy are detached; `kb attach NAME FOLDER` connects them to their files.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
     """
     from kb.library.store_copy import copy
 
-    invocation.interrupt_message = "interrupted: nothing was copied"
+    invocation.interrupt_message = "interrupted: to continue, run the same command"
     with _progress(invocation, "copy") as show:
         report = copy(source, dest, show)
     if invocation.json:

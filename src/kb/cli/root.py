@@ -41,6 +41,7 @@ _COMMANDS = {
     "watch": "watch",
     "serve": "serve",
     "mcp": "mcp",
+    "token": "token",
     "config": "setup",
     "eval": "evaluation",
     "completion": "setup",

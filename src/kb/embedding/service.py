@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from weakref import WeakSet
 
@@ -267,9 +267,12 @@ class Embedding:
         """Create a worker; the caller starts it."""
         from kb.embedding.worker import Worker
 
-        worker = Worker(self.step, on_change=on_change)
+        worker = Worker(self.step, listen=self._listen, on_change=on_change)
         self._workers.add(worker)
         return worker
+
+    def _listen(self, on_work: Callable[[], None]) -> AbstractContextManager[object] | None:
+        return self._store.queue.listening(on_work)
 
     def step(
         self, *, retry: bool, stop: Callable[[], bool], on_progress: OnEmbedded

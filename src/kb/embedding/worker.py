@@ -1,6 +1,7 @@
 """The worker: a thread of a long-running process that embeds new passages.
 
-It checks for work periodically, and at once when it is woken. Other workers, in this process or
+It checks for work periodically, and at once when it is woken: by its own process, or by the store
+if that can notify other machines. Other workers, in this process or
 another, may run at the same time. Searches never wait for it: they only read, and it writes a
 hundred passages at a time.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
@@ -19,6 +21,7 @@ from kb.logs import logger
 from kb.types import EmbedReport
 
 POLL_S = 2.0  # between two checks, each of which reads a few rows
+LISTENING_POLL_S = 15.0  # the same, if the store notifies its workers
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # after failures, doubled each time
 _log = logger("kb.embed")
 
@@ -43,6 +46,10 @@ class WorkerState:
         return (self.total - self.done) / self.per_second if self.per_second else None
 
 
+# Calls the function when there may be work, as long as the block runs; None if the store cannot.
+Listen = Callable[[Callable[[], None]], AbstractContextManager[object] | None]
+
+
 class Step(Protocol):
     """Does all pending work; with `retry`, also passages that failed for good. Returns None if
     encoders are switched off."""
@@ -61,10 +68,12 @@ class Worker:
         step: Step,
         *,
         poll_s: float = POLL_S,
+        listen: Listen | None = None,
         on_change: Callable[[WorkerState], None] | None = None,
     ) -> None:
         self._step = step
         self._poll_s = poll_s
+        self._listen = listen
         self._on_change = on_change
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -121,9 +130,13 @@ class Worker:
 
     def _run(self) -> None:
         self._update(state="idle")
-        while not self._stop.is_set():
-            self._wake.clear()
-            self._wake.wait(self._once())
+        notified = None if self._listen is None else self._listen(self.wake)
+        if notified is not None:
+            self._poll_s = max(self._poll_s, LISTENING_POLL_S)
+        with notified or nullcontext():
+            while not self._stop.is_set():
+                self._wake.clear()
+                self._wake.wait(self._once())
         self._update(state="stopped", wait_s=0.0)
 
     def _once(self) -> float:

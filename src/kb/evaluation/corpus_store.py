@@ -39,7 +39,7 @@ class EvaluationSetup:
     files, and `cache` a folder that keeps encoded passages."""
 
     config: Config
-    own: Path | None = None
+    own: Path | Store | None = None
     documents: Path | None = None
     encoder: Encoder | None = None
     judge: JudgeSource = no_judge
@@ -88,11 +88,14 @@ def open_corpus(
             store.close()
 
 
-def _own_store(collection: Collection, own: Path | None, config: Config) -> Iterator[Store]:
+def _own_store(collection: Collection, own: Path | Store | None, config: Config) -> Iterator[Store]:
     if own is None:
         raise EvalDataError(
             f"{collection.name} has no corpus", "name the store with its documents: --store PATH"
         )
+    if not isinstance(own, Path):  # its owner closes it
+        yield own
+        return
     store = open_store(own, read_only=True, vector_backend=config.store.vector_backend)
     try:
         yield store

@@ -65,7 +65,7 @@ def run_experiment(
     baseline: str | None = None,
     limit_queries: int | None = None,
     config: Config | None = None,
-    store: Path | None = None,
+    store: Path | Store | None = None,
     encoder: Encoder | None = None,
     judge: JudgeSource = no_judge,
     cache: Path | None = None,

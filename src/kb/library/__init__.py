@@ -13,6 +13,7 @@
     status                describes a store: contents, vectors, pending work
     archive               exports, imports, and attaching imported folders
     store_copy            copies a store into another one, and verifies the copy
+    limited               views for callers that may see only some documents
     doctor                checks a store and repairs what can be rebuilt
 
 Import `KnowledgeBase` from `kb`.

@@ -45,7 +45,7 @@ def status(
                 "pending": vectors.pending,
                 "models": store.vectors.model_counts(),
             },
-            "degraded": [asdict(part) for part in vectors.degraded],
+            "degraded": [asdict(part) for part in (*vectors.degraded, *store.degraded())],
         }
 
 

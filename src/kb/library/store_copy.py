@@ -7,11 +7,14 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kb.atomic import atomic_path
 from kb.config import store_url
 from kb.errors import InvalidRequest, StoreError, StoreMissing
+from kb.paths import user_folder
 from kb.store import open_store
 from kb.text.normalize import STOP_WORDS, unspaced_runs, without_unspaced_runs
 from kb.text.timestamps import utc_timestamp
@@ -37,6 +40,11 @@ def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
     for each in (source, dest):
         if not each:
             raise InvalidRequest("a store to copy has no name", "give a path or a URL")
+        if each.startswith(("postgresql:", "sqlite:/")) and "://" not in each:
+            raise InvalidRequest(
+                f"the store's URL has no '//' after '{each.partition(':')[0]}:'",
+                "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
+            )
     store = open_store(store_url(source), read_only=True)
     target = open_store(store_url(dest))
     try:
@@ -49,21 +57,23 @@ def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
 
 
 def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) -> CopyReport:
-    """Copy everything with its ids and vectors into a store that is new or empty, completely or not
-    at all, and compare both. Others may write to the source meanwhile: the copy has the state at
-    the beginning. Raises `StoreError` if the stores differ afterwards."""
+    """Copy everything with its ids and vectors into a store that is new or empty, and compare both.
+    Others may write to the source meanwhile: the copy has the state at the beginning. A copy that
+    was interrupted continues, unless the source has changed. Raises `StoreError` if the stores
+    differ afterwards."""
     if source.path == target.path:
         raise InvalidRequest("a store cannot be copied to itself", "name another store")
-    if target.exists() and target.catalog.counts().documents:
-        raise InvalidRequest(
-            f"{target.location} has documents", "copy to a new store, or use kb import --merge"
-        )
     with source.snapshot():
         digest = hashlib.blake2b()
-        lines = _hashed(source.maintenance.export(vectors=True), digest.update)
-        report = target.maintenance.load(lines, merge=False, on_progress=on_progress)
+        exported = source.maintenance.export(vectors=True)
+        header = next(exported)
+        unfinished = _UnfinishedCopy(source, target)
+        unfinished.begin(header)
+        lines = chain([header], _hashed(exported, digest.update))
+        report = target.maintenance.load_in_steps(lines, on_progress=on_progress)
         _verify_rows(source, target, report, digest.hexdigest())
         searches = _verify_searches(source, target, now)
+        unfinished.end()
     target.fulltext.build_index()
     for model in target.vectors.models():
         target.vectors.build_index(model.model_id)
@@ -72,11 +82,57 @@ def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) 
     return CopyReport(source.location, target.location, *copied)
 
 
+class _UnfinishedCopy:
+    """The record of a copy that has begun: a file in the user's folder, which says what is copied
+    to the target, so that nothing else is taken for a part of the copy."""
+
+    def __init__(self, source: Store, target: Store) -> None:
+        self._source = source
+        self._target = target
+        place = hashlib.blake2b(target.location.encode(), digest_size=12).hexdigest()
+        self._path = Path(user_folder("state")) / "copies" / f"{place}.json"
+
+    def begin(self, header: bytes) -> None:
+        """Record the copy. Raises `InvalidRequest` if the target has documents that do not come
+        from a copy of the same state."""
+        record = {"source": self._source.location, "header": header.decode()}
+        if self._target.exists() and not self._is_empty():
+            known = self._read()
+            if known is None:
+                raise InvalidRequest(
+                    f"{self._target.location} has documents or folders",
+                    "copy to a new store, or use kb import --merge",
+                )
+            if known != record:
+                raise InvalidRequest(
+                    f"{self._target.location} has a part of a copy of "
+                    f"{known.get('source', 'another store')} as it was earlier",
+                    "remove it, or copy to a new store",
+                )
+            return
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with atomic_path(self._path, overwrite=True, mode=0o600) as part:
+            part.write_text(json.dumps(record), encoding="utf-8")
+
+    def end(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def _is_empty(self) -> bool:
+        catalog = self._target.catalog
+        return not catalog.counts().documents and not catalog.roots()
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            record = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record if isinstance(record, dict) else None
+
+
 def _hashed(lines: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
-    """The lines, with those after the header hashed: the header counts writes."""
-    for number, line in enumerate(lines):
-        if number:
-            update(_comparable(line))
+    """The lines, which are hashed as they are read."""
+    for line in lines:
+        update(_comparable(line))
         yield line
 
 
@@ -109,8 +165,8 @@ def _verify_rows(source: Store, target: Store, report: ImportReport, digest: str
             _HINT,
         )
     again = hashlib.blake2b()
-    for _ in _hashed(target.maintenance.export(vectors=True), again.update):
-        pass
+    for line in islice(target.maintenance.export(vectors=True), 1, None):  # without the header
+        again.update(_comparable(line))
     if again.hexdigest() != digest:
         raise StoreError("the copy's documents or vectors differ from the store's", _HINT)
 

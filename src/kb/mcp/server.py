@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +20,7 @@ from kb import __version__
 from kb.deadline import Deadline
 from kb.errors import Cancelled, ClientGone, ConfigError, KbError, NotFound, short_repr
 from kb.library.knowledge_base import KnowledgeBase
+from kb.library.limited import Views
 from kb.logs import logger
 from kb.mcp import formatting
 from kb.mcp.stdio_messages import (
@@ -31,6 +32,7 @@ from kb.mcp.stdio_messages import (
     stdin_lines,
 )
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
+from kb.server.access import AuditLog, check_right, describe_write, identity_of
 from kb.shutdown import Shutdown
 from kb.types import JsonDict
 from mcp import types
@@ -60,7 +62,7 @@ def make_server(
     # Dedicated threads, since each keeps a connection to the store; and a pool per tool, so that
     # slow searches do not delay the other tools.
     threads = {name: ThreadPoolExecutor(_THREADS_PER_TOOL, f"kb-mcp-{name}") for name in tools}
-    worker = kb.worker()
+    worker, views = kb.worker(), Views(kb)
 
     @asynccontextmanager
     async def lifespan(_server: Server[None]) -> AsyncIterator[None]:
@@ -77,8 +79,9 @@ def make_server(
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return tool_list
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool, arguments = tools.get(params.name), params.arguments or {}
+        scope = {} if context.request is None else context.request.scope
         if tool is None:
             known = ", ".join(tools)
             error = NotFound(f"unknown tool {short_repr(params.name)}", f"available tools: {known}")
@@ -88,7 +91,7 @@ def make_server(
 
         def call() -> types.CallToolResult:
             with deadline if timeout_s is not None else nullcontext():  # writes are not interrupted
-                return _call(kb, worker, tool, arguments)
+                return _call(views, worker, tool, arguments, scope)
 
         try:
             return await asyncio.get_running_loop().run_in_executor(threads[tool.name], call)
@@ -124,11 +127,21 @@ def _tool_spec(tool: Tool) -> types.Tool:
 
 
 def _call(
-    kb: KnowledgeBase, worker: Worker, tool: Tool, arguments: Mapping[str, Any]
+    views: Views,
+    worker: Worker,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    scope: MutableMapping[str, Any],
 ) -> types.CallToolResult:
-    """Call a tool in a worker thread. An error is a result too: the agent can correct its call."""
+    """Call a tool in a worker thread. An error is a result too: the agent can correct its call.
+    `scope` is that of the HTTP request, which identifies the agent."""
+    identity = identity_of(scope)
     try:
-        result = _result(*tool.call(kb, arguments))
+        if not tool.reads:
+            describe_write(scope, tool=tool.name)
+            if identity is not None:
+                check_right(identity, "write")
+        result = _result(*tool.call(views.of(identity), arguments))
     except KbError as error:
         return _result(formatting.format_error(error), is_error=True)
     except Exception:  # noqa: BLE001  # the last resort: clients get no details
@@ -200,7 +213,8 @@ def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = N
     checked = _check_bodies(app, kb.config.serve.max_body_bytes)
     limits = kb.config.serve
     admission = Admission.for_pools(limits, [PATH])
-    return Guard(_without_event_stream(checked), rules, Metrics(), limits, admission)
+    audit = AuditLog(limits.audit_log)
+    return Guard(_without_event_stream(checked), rules, Metrics(), limits, admission, audit=audit)
 
 
 def _check_bodies(app: ASGIApp, limit_bytes: int) -> ASGIApp:
@@ -290,10 +304,10 @@ def serve_http(
     shutdown: Shutdown | None = None,
 ) -> None:
     """Serve until the process is stopped. `ready` is called with the port once it listens."""
-    from kb.server.lifecycle import HttpServer, check_free, rules_for
+    from kb.server.lifecycle import HttpServer, check_free, open_tokens, rules_for
 
     limits = kb.config.serve
-    rules = rules_for(limits.host, token, limits.allow_hosts)
+    rules = rules_for(limits.host, token, limits.allow_hosts, open_tokens(kb))
     check_free(limits.host, limits.port)
     until = Deadline()
     HttpServer(create_app(kb, rules, until), limits, ready, shutdown, until.cancel).run()

@@ -32,8 +32,9 @@ class Catalog(Protocol):
 
     # --- roots and files --------------------------------------------------------------------------
 
-    def roots(self) -> list[Root]:
-        """Every ingested folder, ordered by path; empty if the store does not exist yet."""
+    def roots(self, filters: Filters | None = None) -> list[Root]:
+        """Every ingested folder, ordered by path; empty if the store does not exist yet. With
+        `filters`, only folders of documents that match."""
         ...
 
     def ensure_root(self, path: str, *, whole: bool) -> Root:
@@ -129,6 +130,10 @@ class Catalog(Protocol):
         document."""
         ...
 
+    def matching(self, doc_ids: Iterable[int], filters: Filters) -> set[int]:
+        """Those of the documents that match `filters`, expired ones included."""
+        ...
+
     def documents_below(self, folder: str) -> list[Document]:
         """Documents whose path starts with `folder`, which ends with a slash; ordered by path."""
         ...
@@ -149,13 +154,16 @@ class Catalog(Protocol):
         """Whether the path of any document starts with `folder`, which ends with a slash."""
         ...
 
-    def paths_with_suffix(self, suffix: str, limit: int) -> list[str]:
-        """The first `limit` document paths that end with `suffix`, in order."""
+    def paths_with_suffix(
+        self, suffix: str, limit: int, filters: Filters | None = None
+    ) -> list[str]:
+        """The first `limit` paths of documents that match `filters` and end with `suffix`, in
+        order."""
         ...
 
-    def neighboring_paths(self, path: str, limit: int) -> list[str]:
-        """The document paths just before and after `path` in order, at most `limit` on each
-        side."""
+    def neighboring_paths(self, path: str, limit: int, filters: Filters | None = None) -> list[str]:
+        """The paths of documents that match `filters` just before and after `path` in order, at
+        most `limit` on each side."""
         ...
 
     # --- chunks -----------------------------------------------------------------------------------
@@ -185,20 +193,23 @@ class Catalog(Protocol):
         """What boosts use of each chunk's document; unknown chunks are left out."""
         ...
 
-    def chunk_count(self) -> int:
-        """How many chunks a search can return: those of documents that have not expired."""
+    def chunk_count(self, filters: Filters | None = None) -> int:
+        """How many chunks a search can return: those of documents that match `filters` and have
+        not expired."""
         ...
 
     # --- totals -----------------------------------------------------------------------------------
 
-    def counts(self) -> Counts:
+    # With `filters`, only documents that match are counted.
+
+    def counts(self, filters: Filters | None = None) -> Counts:
         """How many documents and chunks the store holds, in total and by group."""
         ...
 
-    def languages(self) -> dict[str | None, int]:
+    def languages(self, filters: Filters | None = None) -> dict[str | None, int]:
         """How many documents each language has; None stands for an unknown language."""
         ...
 
-    def tags(self) -> dict[str, int]:
+    def tags(self, filters: Filters | None = None) -> dict[str, int]:
         """How many documents each tag has, ordered by tag."""
         ...

@@ -63,6 +63,12 @@ class Maintenance(Protocol):
         """The lines of an `export.v1` of the store's current state; the header comes first."""
         ...
 
+    def load_in_steps(self, lines: Iterable[bytes], *, on_progress: OnProgress) -> ImportReport:
+        """Import all lines into an empty store, in several transactions. If the import was
+        interrupted, a call with the same lines continues it; meanwhile the store has a part of the
+        documents."""
+        ...
+
     def load(self, lines: Iterable[bytes], *, merge: bool, on_progress: OnProgress) -> ImportReport:
         """Import the lines of an `export.v1`, all of them or, after an error, none. Raises
         `BrokenImport` for lines that cannot be read, and `InvalidRequest` if the store has

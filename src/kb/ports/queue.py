@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kb.types import EmbedCounts, Failure, Job, Outcome, PendingChunk
+    from kb.types import EmbedCounts, Failure, Filters, Job, Outcome, PendingChunk
 
 
 class Queue(Protocol):
@@ -55,6 +56,11 @@ class Queue(Protocol):
         or one of another dimension."""
         ...
 
+    def listening(self, on_work: Callable[[], None]) -> AbstractContextManager[object] | None:
+        """Call `on_work`, in another thread, when there may be new work, as long as the block
+        runs. None if the store cannot notify: then workers poll."""
+        ...
+
     def end_job(self, job_id: int) -> None:
         """Remove the job and end its leases."""
         ...
@@ -63,8 +69,10 @@ class Queue(Protocol):
         """All registered jobs, including those whose process has died, by id."""
         ...
 
-    def failures(self, model_id: int, limit: int = 20) -> list[Failure]:
-        """The most recent failures of a model, newest first."""
+    def failures(
+        self, model_id: int, limit: int = 20, filters: Filters | None = None
+    ) -> list[Failure]:
+        """The most recent failures of a model in documents that match `filters`, newest first."""
         ...
 
     def last_error(self, model_id: int) -> str | None:

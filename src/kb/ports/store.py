@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kb.ports.maintenance import Maintenance
     from kb.ports.queue import Queue
     from kb.ports.vectors import Vectors
+    from kb.types import Degraded
 
 
 class Store(Protocol):
@@ -59,6 +60,11 @@ class Store(Protocol):
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of this thread inside the block see one state of the store. Blocks may be
         nested: the state is that of the outermost one."""
+        ...
+
+    def degraded(self) -> tuple[Degraded, ...]:
+        """What is wrong with the state that reads of this thread see, inside a snapshot: on a
+        standby, that it is too old."""
         ...
 
     def close(self) -> None:

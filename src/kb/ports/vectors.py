@@ -36,6 +36,11 @@ class Vectors(Protocol):
         """The models of the store; the one that searches use comes first."""
         ...
 
+    def models_within(self, filters: Filters) -> list[StoredModel]:
+        """The models, with the counts of the chunks whose documents match `filters` and have not
+        expired."""
+        ...
+
     def model_counts(self) -> list[JsonDict]:
         """How many chunks are ready, pending or failed for each model, in the form of
         `status.v1`."""
@@ -79,8 +84,9 @@ class Vectors(Protocol):
         """Drop all vectors and models. Returns how many vectors were dropped."""
         ...
 
-    def count_missing_part(self, model_id: int, part: str) -> int:
-        """How many chunks have vectors without this part, after the last attempt to add it."""
+    def count_missing_part(self, model_id: int, part: str, filters: Filters | None = None) -> int:
+        """How many chunks, of documents that match `filters`, have vectors without this part, after
+        the last attempt to add it."""
         ...
 
     # --- retrieval --------------------------------------------------------------------------------

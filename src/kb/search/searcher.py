@@ -146,7 +146,10 @@ class Searcher:
         )
 
     def _located(self, response: Response, request: SearchRequest) -> Response:
-        """The response with the files of its hits and, if requested, their texts."""
+        """The response with the files of its hits and, if requested, their texts; and with what is
+        wrong with the store's state."""
+        if degraded := self._store.degraded():
+            response = replace(response, degraded=(*response.degraded, *degraded))
         if not (request.snippets and response.hits):
             return response
         form, text = self._config.open.links, request.include_text

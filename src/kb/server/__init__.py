@@ -3,6 +3,8 @@
     lifecycle        one server from start to shutdown: token, address, uvicorn
     api              builds the application from its parts
     guard            access checks and security headers for every request
+    access           the rights and the rate of a token, and the audit log
+    tokens           named tokens: their file, and who sends a request
     admission        limits on requests in progress
     connections      limits on open connections, and how each one ends
     start_queue      spreads the start of requests over turns of the event loop

@@ -23,6 +23,7 @@ from kb.server import (
     upload_folder,
     uploads,
 )
+from kb.server.access import AuditLog
 from kb.server.admission import Admission
 from kb.server.context import ServerContext
 from kb.server.guard import AccessRules, Guard
@@ -81,5 +82,6 @@ def create_app(
         limits=context.limits,
         admission=Admission.for_pools(context.limits, paths),
         disk_paths=("/uploads/",),
+        audit=AuditLog(context.limits.audit_log),
     )
     return app

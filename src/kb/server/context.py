@@ -15,7 +15,9 @@ from kb.deadline import Deadline
 from kb.embedding.worker import Worker
 from kb.errors import InvalidRequest
 from kb.library.knowledge_base import KnowledgeBase
+from kb.library.limited import Views
 from kb.server import request_bodies
+from kb.server.access import identity_of
 from kb.server.events import Events, progress
 from kb.server.memory import MEMORY_KEY, RequestMemory
 from kb.server.metrics import Metrics
@@ -59,6 +61,7 @@ class ServerContext:
     uploads: WorkerPool
     evaluations: WorkerPool
     upload_slots: UploadSlots
+    views: Views
     folders: tuple[Path, ...] = field(default=())
 
     @classmethod
@@ -82,6 +85,7 @@ class ServerContext:
             uploads=WorkerPool("uploads", _UPLOADS_AT_ONCE, queue_size, atomic=True),
             evaluations=WorkerPool("evaluations", 1, _MAX_QUEUED_EVALUATIONS),
             upload_slots=UploadSlots(_UPLOADS),
+            views=Views(kb),
             folders=folders,
         )
 
@@ -101,6 +105,10 @@ class ServerContext:
             pool.close()
         self.warmup.stop()
         self.worker.stop()
+
+    def view(self, request: Request) -> KnowledgeBase:
+        """The knowledge base as the sender of the request may see it."""
+        return self.views.of(identity_of(request.scope))
 
     # --- work -------------------------------------------------------------------------------------
     # Each method runs `work` in a pool and returns its result as a response, which the thread

@@ -12,6 +12,7 @@ from kb import wire
 from kb.errors import InvalidCitation, InvalidRequest, NotFound
 from kb.library.knowledge_base import KnowledgeBase
 from kb.server import upload_folder
+from kb.server.access import describe_write
 from kb.server.context import Context
 from kb.server.memory import RequestMemory
 from kb.server.openapi import operation
@@ -118,7 +119,8 @@ def router() -> APIRouter:
         size = min(limit, context.limits.max_page)
 
         def work() -> JsonDict:
-            return wire.documents(*context.kb.documents_page(filters, limit=size, offset=offset))
+            kb = context.view(request)
+            return wire.documents(*kb.documents_page(filters, limit=size, offset=offset))
 
         return await context.read(request, work)
 
@@ -132,7 +134,14 @@ def router() -> APIRouter:
     )
     async def add(request: Request, context: Context) -> Response:
         note = check_fields(await context.body(request), _NOTE_FIELDS, required=("text",))
-        response = await context.write(request, lambda: wire.document(context.kb.add(**note)), 201)
+        kb = context.view(request)
+
+        def work() -> JsonDict:
+            document = kb.add(**note)
+            describe_write(request.scope, document=document.doc_path)
+            return wire.document(document)
+
+        response = await context.write(request, work, 201)
         context.worker.wake()
         return response
 
@@ -142,7 +151,8 @@ def router() -> APIRouter:
         openapi_extra=operation("document.v1"),
     )
     async def get_document(request: Request, context: Context, doc_path: str) -> Response:
-        return await context.read(request, lambda: wire.document(context.kb.document(doc_path)))
+        kb = context.view(request)
+        return await context.read(request, lambda: wire.document(kb.document(doc_path)))
 
     @routes.delete(
         "/documents/{doc_path:document_path}",
@@ -155,7 +165,7 @@ def router() -> APIRouter:
             raise InvalidRequest("a folder cannot be removed over HTTP", "use: kb rm FOLDER/")
 
         def work() -> JsonDict:
-            removed = upload_folder.remove(context.kb, doc_path)
+            removed = upload_folder.remove(context.view(request), doc_path)
             return {"schema_version": "removed.v1", "removed": removed}
 
         return await context.write(request, work)
@@ -173,8 +183,9 @@ def router() -> APIRouter:
         quiet: Annotated[bool, Query(description="Do not count this as an access.")] = False,
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
-            reserve_document(context.kb, uri, memory)
-            passage = context.kb.get(uri, count=not quiet)
+            kb = context.view(request)
+            reserve_document(kb, uri, memory)
+            passage = kb.get(uri, count=not quiet)
             memory.reserve_response(ENCODING_COPIES * sys.getsizeof(passage.text))
             return wire.passage(passage)
 
@@ -195,8 +206,9 @@ def router() -> APIRouter:
         end = offset + min(limit, context.limits.max_page)
 
         def work(memory: RequestMemory) -> JsonDict:
-            reserve_document(context.kb, document, memory)
-            chunks = context.kb.chunks(document)
+            kb = context.view(request)
+            reserve_document(kb, document, memory)
+            chunks = kb.chunks(document)
             next_offset = end if len(chunks) > end else None
             return wire.chunks(document, chunks[offset:end], next_offset)
 
@@ -206,13 +218,13 @@ def router() -> APIRouter:
         "/chunks/{chunk_id}", summary="Read one passage", openapi_extra=operation("chunk.v1")
     )
     async def get_chunk(request: Request, context: Context, chunk_id: int) -> Response:
-        return await context.read(request, lambda: wire.chunk(context.kb.chunk(chunk_id)))
+        kb = context.view(request)
+        return await context.read(request, lambda: wire.chunk(kb.chunk(chunk_id)))
 
     @routes.get("/tags", summary="List tags with their counts", openapi_extra=operation("tags.v1"))
     async def list_tags(request: Request, context: Context) -> Response:
-        return await context.read(
-            request, lambda: {"schema_version": "tags.v1", "tags": context.kb.tags()}
-        )
+        kb = context.view(request)
+        return await context.read(request, lambda: {"schema_version": "tags.v1", "tags": kb.tags()})
 
     @routes.post(
         "/tags",
@@ -222,7 +234,9 @@ def router() -> APIRouter:
     async def tag(request: Request, context: Context) -> Response:
         fields = check_fields(await context.body(request), _TAGS_FIELDS, required=("document",))
         name = fields.pop("document")
-        return await context.write(request, lambda: wire.document(context.kb.tag(name, **fields)))
+        describe_write(request.scope, document=name, **fields)
+        kb = context.view(request)
+        return await context.write(request, lambda: wire.document(kb.tag(name, **fields)))
 
     return routes
 

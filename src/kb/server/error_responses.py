@@ -15,6 +15,7 @@ from kb.errors import (
     MalformedRequest,
     NotFound,
     TooBusy,
+    TooManyRequests,
     WrongMethod,
     short_repr,
 )
@@ -35,6 +36,8 @@ def error_response(error: KbError) -> JSONResponse:
     headers = {}
     if isinstance(error, TooBusy) or error.code == "store_busy":
         headers["Retry-After"] = _RETRY_AFTER_S
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, MalformedRequest):
         headers["Connection"] = "close"  # the start of the next request is unknown
     if error.http_status == 401:

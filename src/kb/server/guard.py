@@ -7,7 +7,8 @@ Every web page that the user opens can reach a server on this machine. These che
   another site are refused, except opening the page through a link.
 - A request that may change something needs JSON or a custom header: the forms of other sites can
   send neither without the browser asking this server first.
-- If a token is set, every request needs it, except those for the page's files and /health.
+- If there are tokens, every request needs one, except those for the page's files and health
+  checks; and the token must have the right, and not exceed its rate.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kb.config import ServeConfig
 from kb.errors import ClientGone, Foreign, KbError, MalformedRequest, TokenNeeded, WrongContent
 from kb.server import error_responses
+from kb.server.access import IDENTITY_KEY, AuditLog, RateLimiter, check_access
 from kb.server.admission import Admission, Slot
 from kb.server.memory import MEMORY_KEY, MemoryBudget, RequestMemory
 from kb.server.metrics import Metrics
+from kb.server.tokens import TokenRegistry
 from kb.server.transfer_limits import RequestStream, ResponseStream, TransferTimeout
+from kb.types import Identity
 
 HEADER = "x-kb-request"  # with any value: a form of another site cannot set it
 _WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")  # no route takes any other but GET and HEAD
-_PUBLIC_PATHS = ("/", "/health")
+_PUBLIC_PATHS = ("/", "/health", "/healthz", "/readyz")
+_OWNER = Identity("owner")  # who sends the single token of the server
 _ASSETS = "/assets/"
 _READ = "/read/"  # the document page, without the document
 MAX_HEADER_BYTES = 32 * 1024
@@ -70,9 +75,11 @@ class AccessRules:
     hosts: frozenset[str] = frozenset()
     open: bool = False
     token: str | None = None
+    tokens: TokenRegistry | None = None
 
-    def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
-        """Raise an error for a request that must not be answered."""
+    def check(self, method: str, path: str, headers: Mapping[str, str]) -> Identity | None:
+        """Return who sends the request; None if no token is needed. Raises an error for a request
+        that must not be answered."""
         host = headers.get("host", "")
         if not self._is_own_name(host):
             raise Foreign(
@@ -80,8 +87,9 @@ class AccessRules:
                 "if it should be, add it to serve.allow_hosts",
             )
         self._check_site(method, path, headers, host)
-        self._check_token(path, headers)
+        identity = self._identify(path, headers)
         _check_intent(method, headers)
+        return identity
 
     def _is_own_name(self, host: str) -> bool:
         name = _host_name(host)
@@ -109,15 +117,20 @@ class AccessRules:
                 "pages from other sites may not use this server", "open the server's own page"
             )
 
-    def _check_token(self, path: str, headers: Mapping[str, str]) -> None:
-        if self.token is None or path in _PUBLIC_PATHS or path.startswith((_ASSETS, _READ)):
-            return
+    def _identify(self, path: str, headers: Mapping[str, str]) -> Identity | None:
+        tokens = self.tokens
+        if tokens is not None:
+            tokens.refresh()
+        needs_token = self.token is not None or (tokens is not None and tokens.is_required)
+        if not needs_token or path in _PUBLIC_PATHS or path.startswith((_ASSETS, _READ)):
+            return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        matches = hmac.compare_digest(token.strip().encode(), self.token.encode())
-        if scheme.lower() != "bearer" or not matches:
-            raise TokenNeeded(
-                "this server requires a token", "send it as: Authorization: Bearer TOKEN"
-            )
+        if scheme.lower() == "bearer" and (token := token.strip()):
+            if self.token is not None and hmac.compare_digest(token.encode(), self.token.encode()):
+                return _OWNER
+            if tokens is not None and (identity := tokens.identify(token)) is not None:
+                return identity
+        raise TokenNeeded("this server requires a token", "send it as: Authorization: Bearer TOKEN")
 
 
 def _host_name(host: str) -> str | None:
@@ -151,6 +164,7 @@ class Guard:
         limits: ServeConfig,
         admission: Admission,
         disk_paths: tuple[str, ...] = (),
+        audit: AuditLog | None = None,
     ) -> None:
         self._app = app
         self._rules = rules
@@ -159,6 +173,8 @@ class Guard:
         self._budget = MemoryBudget(limits.max_memory_bytes)
         self._admission = admission
         self._disk_paths = disk_paths
+        self._rates = RateLimiter()
+        self._audit = audit or AuditLog("")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -181,6 +197,7 @@ class Guard:
                 seconds = time.perf_counter() - started
                 route = getattr(scope.get("route"), "path", "none")
                 self._metrics.request(scope["method"], route, sending.status, seconds)
+                self._audit.request(scope, sending.status)
 
     async def _respond(
         self, scope: Scope, receiving: RequestStream, sending: ResponseStream, slot: Slot
@@ -188,7 +205,11 @@ class Guard:
         failure: KbError | None = None
         try:
             headers = _read_headers(scope)
-            self._rules.check(scope["method"], scope["path"], headers)
+            identity = self._rules.check(scope["method"], scope["path"], headers)
+            if identity is not None:
+                scope[IDENTITY_KEY] = identity
+                check_access(identity, scope["method"], scope["path"])
+                self._rates.check(identity)
             _check_address(scope)
             if _has_body(headers):
                 slot.check()

@@ -14,6 +14,7 @@ from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, short_repr
 from kb.ingest.plan import contains
 from kb.library.ingestion import single_files
+from kb.server.access import describe_write
 from kb.server.context import Context, ServerContext, json_response
 from kb.server.events import progress
 from kb.server.openapi import operation
@@ -63,6 +64,7 @@ def router() -> APIRouter:
     )
     async def ingest(request: Request, context: Context) -> Response:
         fields = check_fields(await context.body(request), _INGEST_FIELDS)
+        describe_write(request.scope, paths=fields.get("paths", []))
         _check_paths(fields.get("paths", []))
         response = await context.ingest(
             request, lambda deadline: wire.ingest_report(_ingest(context, fields, deadline))

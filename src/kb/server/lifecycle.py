@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
@@ -22,6 +23,7 @@ from kb.library.knowledge_base import KnowledgeBase
 from kb.server.api import create_app
 from kb.server.connections import protocol
 from kb.server.guard import MAX_HEADER_BYTES, AccessRules
+from kb.server.tokens import TokenRegistry, token_file_of
 from kb.shutdown import LIMIT_S, Shutdown
 
 TOKEN_VARIABLE = "KB_SERVE_TOKEN"
@@ -56,18 +58,25 @@ def read_token(token_file: str) -> str | None:
     return token
 
 
-def rules_for(host: str, token: str | None, allow_hosts: str) -> AccessRules:
+def rules_for(
+    host: str, token: str | None, allow_hosts: str, tokens: TokenRegistry | None = None
+) -> AccessRules:
     """The access rules of a server on `host`. Without a token, only this machine has access."""
     local = is_loopback(host)
-    if not local and token is None:
+    if not local and token is None and not (tokens is not None and tokens.is_required):
         raise ConfigError(
             f"other machines can reach {host}, and no token is set",
-            f"set {TOKEN_VARIABLE} or --token-file, or listen on 127.0.0.1",
+            f"run kb token add NAME, set {TOKEN_VARIABLE} or --token-file, or listen on 127.0.0.1",
         )
     hosts = {name.strip().lower() for name in allow_hosts.split(",") if name.strip()}
     if not local:
         hosts |= {host.lower(), socket.gethostname().lower()}
-    return AccessRules(frozenset(hosts), open=not local, token=token)
+    return AccessRules(frozenset(hosts), open=not local, token=token, tokens=tokens)
+
+
+def open_tokens(kb: KnowledgeBase) -> TokenRegistry:
+    """The named tokens of the store's servers. Raises `ConfigError` if their file is unusable."""
+    return TokenRegistry(token_file_of(kb), time.time)
 
 
 def is_loopback(host: str) -> bool:
@@ -191,7 +200,7 @@ def serve(
 ) -> None:
     """Run the server until a signal stops it. Calls `ready` with the port once it listens."""
     limits = kb.config.serve
-    rules = rules_for(limits.host, token, limits.allow_hosts)
+    rules = rules_for(limits.host, token, limits.allow_hosts, open_tokens(kb))
     if not kb.exists():
         kb.create()
     app = create_app(kb, rules, ingest_from=ingest_folders(limits.ingest_from), warm=True)

@@ -40,9 +40,9 @@ def router() -> APIRouter:
     )
     async def rendering(request: Request, context: Context, uri: Uri) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
-            reserve_document(context.kb, uri, memory)
-            cited = context.kb.get(uri)
-            whole = context.kb.get(cited.document.doc_path, count=False)
+            reserve_document(context.view(request), uri, memory)
+            cited = context.view(request).get(uri)
+            whole = context.view(request).get(cited.document.doc_path, count=False)
             memory.reserve_response(_COPIES * len(whole.text))
             rendered = render(whole.document.doc_path, whole.document.type, whole.text)
             return wire.rendering(cited, whole, rendered)
@@ -64,12 +64,12 @@ def router() -> APIRouter:
         chunk: Annotated[int | None, Query(description="The id of the passage to mark.")] = None,
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
-            found = context.kb.document(document)
+            found = context.view(request).document(document)
             if found.type != "pdf":
                 raise InvalidRequest(f"{found.doc_path} has no pages", "read it as a document")
             memory.reserve_response(2 * found.size_bytes + _MAX_IMAGE_BYTES)
-            passage = "" if chunk is None else context.kb.chunk(chunk).text
-            image = page_image(context.kb.original(found.doc_path), page, passage)
+            passage = "" if chunk is None else context.view(request).chunk(chunk).text
+            image = page_image(context.view(request).original(found.doc_path), page, passage)
             return {"schema_version": "image.v1", "media_type": "image/png", **image}
 
         return await context.read_large(request, work)
@@ -90,7 +90,7 @@ def router() -> APIRouter:
             if suffix not in _IMAGES:
                 raise InvalidRequest("this is not an image", f"images are: {', '.join(_IMAGES)}")
             memory.reserve_response(ENCODING_COPIES * _MAX_IMAGE_BYTES)
-            data = context.kb.original(document, path)
+            data = context.view(request).original(document, path)
             if len(data) > _MAX_IMAGE_BYTES:
                 raise InvalidRequest("the image is too large", "open the original")
             return {
@@ -112,9 +112,9 @@ def router() -> APIRouter:
     )
     async def original(request: Request, context: Context, doc_path: str) -> Response:
         def work(memory: RequestMemory) -> Response:
-            found = context.kb.document(doc_path)
+            found = context.view(request).document(doc_path)
             memory.reserve_response(2 * found.size_bytes)
-            data = context.kb.original(doc_path)
+            data = context.view(request).original(doc_path)
             headers = {"Content-Disposition": "attachment"}
             return Response(data, media_type="application/octet-stream", headers=headers)
 

@@ -123,7 +123,7 @@ def router() -> APIRouter:
         context.check_top(search_request.top)
 
         def work() -> JsonDict:
-            response = context.kb.execute(search_request)
+            response = context.view(request).execute(search_request)
             context.metrics.search(response)
             _reserve_texts(response, request)
             return wire.response(response)
@@ -142,7 +142,9 @@ def router() -> APIRouter:
         context.check_top(fields.get("top"))
         if "filters" in fields:
             fields["filters"] = wire.read_filters(fields["filters"])
-        return await context.search(request, lambda: wire.answer(context.kb.ask(**fields)))
+        return await context.search(
+            request, lambda: wire.answer(context.view(request).ask(**fields))
+        )
 
     @routes.get(
         "/search/compare-methods",
@@ -159,7 +161,8 @@ def router() -> APIRouter:
         context.check_query(q)
         context.check_top(top)
         return await context.search(
-            request, lambda: wire.comparison(context.kb.compare(q, top=top, filters=filters))
+            request,
+            lambda: wire.comparison(context.view(request).compare(q, top=top, filters=filters)),
         )
 
     @routes.post(
@@ -172,7 +175,7 @@ def router() -> APIRouter:
     async def evaluate(request: Request, context: Context) -> Response:
         fields = _check_evaluation(await context.body(request), context)
         return await context.evaluate(
-            request, lambda deadline: _evaluate(context, fields, deadline)
+            request, lambda deadline: _evaluate(context.view(request), fields, deadline)
         )
 
     @routes.post(
@@ -192,7 +195,7 @@ def router() -> APIRouter:
                 search_request, top=context.limits.max_page, snippets=False, collapse=False,
                 explain=False, include_text=False, malformed="empty",
             )  # fmt: skip
-            return _facets(context.kb.execute(wanted))
+            return _facets(context.view(request).execute(wanted))
 
         profile = requested_profile(context.kb.config, search_request)
         return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
@@ -236,7 +239,7 @@ def router() -> APIRouter:
         context.check_top(top)
 
         def work() -> JsonDict:
-            response = context.kb.similar(
+            response = context.view(request).similar(
                 to, top=top, filters=filters, explain=explain, include_text=include_text
             )
             _reserve_texts(response, request)
@@ -321,7 +324,7 @@ def _check_grades(grades: Any) -> None:
             )
 
 
-def _evaluate(context: ServerContext, fields: JsonDict, deadline: Deadline) -> JsonDict:
+def _evaluate(kb: KnowledgeBase, fields: JsonDict, deadline: Deadline) -> JsonDict:
     """Run `kb eval run` on data in a private temporary folder."""
     from kb.evaluation.experiment import run_experiment
     from kb.evaluation.report import to_dict
@@ -332,10 +335,10 @@ def _evaluate(context: ServerContext, fields: JsonDict, deadline: Deadline) -> J
         _write_judgments(folder, fields)
         report = run_experiment(
             folder,
-            config=context.kb.config,
-            store=context.kb.path,
-            encoder=_encoder(context.kb),
-            judge=context.kb.judge,
+            config=kb.config,
+            store=kb._store,
+            encoder=_encoder(kb),
+            judge=kb.judge,
             on_progress=lambda *_: deadline.check(),
             **options,
         )

@@ -9,7 +9,7 @@ from kb import wire
 from kb.errors import StoreError
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
-from kb.server.context import Context, ServerContext
+from kb.server.context import Context, ServerContext, json_response
 from kb.server.openapi import operation
 from kb.types import JsonDict
 
@@ -28,7 +28,7 @@ def router() -> APIRouter:
 
     @routes.get("/status", summary="Describe the store", openapi_extra=operation("status.v1"))
     async def status(request: Request, context: Context) -> Response:
-        return await context.read(request, context.kb.status)
+        return await context.read(request, context.view(request).status)
 
     @routes.get(
         "/jobs",
@@ -36,7 +36,7 @@ def router() -> APIRouter:
         openapi_extra=operation("jobs.v1"),
     )
     async def jobs(request: Request, context: Context) -> Response:
-        return await context.read(request, lambda: wire.jobs(context.kb.jobs()))
+        return await context.read(request, lambda: wire.jobs(context.view(request).jobs()))
 
     @routes.get(
         "/health",
@@ -54,6 +54,24 @@ def router() -> APIRouter:
             return {"status": "ok"}
 
         return await context.check_health(request, work)
+
+    @routes.get(
+        "/healthz",
+        summary="Check that the process responds",
+        description="Does not use the store; for a supervisor that restarts a hanging process.",
+        openapi_extra=operation(_HEALTH, example={"status": "ok"}),
+    )
+    async def alive() -> Response:
+        return json_response({"status": "ok"})
+
+    @routes.get(
+        "/readyz",
+        summary="Check that the server can answer searches, for a load balancer",
+        description="The status is 503 while the store cannot be reached.",
+        openapi_extra=operation(_HEALTH, example={"status": "ok"}),
+    )
+    async def is_ready(request: Request, context: Context) -> Response:
+        return await health(request, context)
 
     @routes.get(
         "/metrics",

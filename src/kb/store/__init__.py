@@ -10,6 +10,7 @@
     export_format    lines of an export, and their validation
     import_rows      what an import does with each line
     encoding_cache   a cache of encoded texts, for evaluations
+    limited          a view of a store for a token that may see some of its documents
 
 `open_store` opens a store by its URL; the modules between are shared by both kinds of store. The
 folder `migrations` has the numbered SQL files that create and upgrade the schema of the SQLite

@@ -3,7 +3,6 @@ all stores."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import UTC, datetime, time
 from typing import Any
 
@@ -11,6 +10,7 @@ from kb.errors import InvalidRequest, check_text, short_repr
 from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 from kb.types import Filters
+from kb.values import fields
 
 
 def date_bound(name: str, value: str) -> str:
@@ -37,7 +37,9 @@ def checked(filters: Filters) -> Filters:
     values: dict[str, Any] = {}
     for item in fields(filters):
         value = getattr(filters, item.name)
-        if item.name in _LISTS:
+        if item.name == "limits":
+            values[item.name] = value
+        elif item.name in _LISTS:
             if isinstance(value, str):
                 raise InvalidRequest(f"{item.name} is a string", f"give a tuple: ({value!r},)")
             if not isinstance(value, tuple | list | set | frozenset):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from kb.errors import InvalidRequest, ModelBroken, StoreUnusable
@@ -20,6 +22,7 @@ from kb.store.document_rows import body_digest, content_digest
 from kb.text.normalize import subwords, unspaced_ngrams
 from kb.types import ImportReport, JsonDict, Root, StoredModel
 
+STEP = 2000  # records in a transaction of a copy
 OnProgress = Callable[[int, int], None]  # done, total
 
 
@@ -42,6 +45,14 @@ class ImportTarget(Protocol):
     refused: tuple[type[Exception], ...]  # the errors of the database for a value that it refuses
 
     def is_empty(self) -> bool: ...
+
+    def record_count(self) -> int:
+        """How many roots, documents, chunks and removed documents there are."""
+        ...
+
+    def flush(self) -> None:
+        """Write what waits for more rows, before the transaction ends."""
+        ...
 
     def models(self) -> list[StoredModel]: ...
 
@@ -132,8 +143,51 @@ def load(
     work.store_schema = header["store_schema"]
     attempt = partial(_attempt, target)
     attempt(1, partial(work.models, header["models"]))
-    seen = dict.fromkeys(export_format.RECORDS, 0)
     total = sum(header["counts"].values())
+    for number, kind, record in _records(header, lines):
+        attempt(number, partial(work.take, kind, record))
+        on_progress(number - 1, total)
+    attempt(1, partial(work.finish, header))
+    return work.report()
+
+
+def load_in_steps(
+    transaction: Callable[[], AbstractContextManager[ImportTarget]],
+    header: JsonDict,
+    lines: Iterable[bytes],
+    *,
+    on_progress: OnProgress,
+) -> ImportReport:
+    """Write the records of `lines` into an empty store in several transactions. Records that an
+    earlier, interrupted call has written are skipped: they are the first ones, since each
+    transaction is complete or has no effect."""
+    total = sum(header["counts"].values())
+    records = _records(header, lines)
+    with transaction() as target:
+        done = target.record_count()
+        if done > total:
+            raise InvalidRequest("the store has other documents", "copy to a new store")
+        work = _Restore(target)
+        work.store_schema = header["store_schema"]
+        _attempt(target, 1, partial(work.models, header["models"]))
+    for number, kind, record in islice(records, done):
+        work.skip(kind, record)
+        on_progress(number - 1, total)
+    while batch := list(islice(records, STEP)):
+        with transaction() as work.target:
+            for number, kind, record in batch:
+                _attempt(work.target, number, partial(work.take, kind, record))
+            work.target.flush()
+        on_progress(batch[-1][0] - 1, total)
+    with transaction() as work.target:
+        _attempt(work.target, 1, partial(work.finish, header))
+    return work.report()
+
+
+def _records(header: JsonDict, lines: Iterable[bytes]) -> Iterator[tuple[int, str, JsonDict]]:
+    """The number, kind and content of each line after the header. Raises `BrokenImport` if there
+    are more or fewer than the header declares."""
+    seen = dict.fromkeys(export_format.RECORDS, 0)
     number = 1
     for number, raw in enumerate(lines, start=2):
         kind, record = export_format.record(raw, number)
@@ -142,14 +196,11 @@ def load(
             raise export_format.broken(
                 number, f"more records of kind {kind} than the header declares"
             )
-        attempt(number, partial(work.take, kind, record))
-        on_progress(number - 1, total)
+        yield number, kind, record
     for kind, table in export_format.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
             raise export_format.broken(number, f"incomplete: the header declares {expected}")
-    attempt(1, partial(work.finish, header))
-    return work.report()
 
 
 def _attempt(target: ImportTarget, number: int, step: Callable[[], None]) -> None:
@@ -193,6 +244,13 @@ class _Restore:
             "chunk": self.chunk,
             "removed_document": self.removed_document,
         }[kind](record)
+
+    def skip(self, kind: str, record: JsonDict) -> None:
+        """Count a record that is in the store already."""
+        if kind == "root":
+            self.root_names[record["root_id"]] = record["name"]
+        self.added += kind == "document"
+        self.chunks += kind == "chunk"
 
     def root(self, record: JsonDict) -> None:
         self.target.add_root(record)

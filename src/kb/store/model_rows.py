@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import ModelMismatch
 from kb.index import sparse_weights, token_codes
@@ -81,6 +82,22 @@ def status_of(model: StoredModel, last_error: str | None) -> JsonDict:
         "last_error": last_error,
         "unfit": model.verdict("dense") or None,
     }
+
+
+def counted(model: StoredModel, row: Any) -> StoredModel:
+    """The model with the counts in `row`: all chunks, ready ones, failed ones, and those that have
+    sparse and token vectors."""
+    chunks, ready, failed, sparse, tokens = map(int, row)
+    return replace(
+        model,
+        ready=ready,
+        pending=chunks - ready - failed,
+        failed=failed,
+        sparse=sparse,
+        tokens=tokens,
+        no_sparse=ready - sparse,
+        no_tokens=ready - tokens,
+    )
 
 
 def passage(heading: str, text: str) -> str:

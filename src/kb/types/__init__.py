@@ -10,6 +10,7 @@
     maps        the library as points
     answers     the sentences that answer a question
     passages    a passage opened by its citation
+    access      what a token may do, and which documents it may see
     reports     the results of ingest, embed, import and doctor
 
 Import from here: `from kb.types import Hit`. A name's module is loaded when the name is first used
@@ -24,6 +25,7 @@ from __future__ import annotations
 from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kb.types.access import NOTES_ROOT, RIGHTS, Identity, Limits
     from kb.types.answers import Answer, AnswerSentence, WrittenSentence
     from kb.types.citations import Citation, Span
     from kb.types.comparison import COMPARED, Compared, Comparison, Overlap
@@ -118,6 +120,7 @@ _MODULES = {
     "passages": "Passage Rendering Node",
     "maps": "LibraryMap MapPoint",
     "answers": "AnswerSentence WrittenSentence Answer",
+    "access": "RIGHTS NOTES_ROOT Limits Identity",
     "jobs": "Outcome EmbedCounts Job Failure Work Jobs",
     "reports": (
         "FileNote Renamed IngestReport EmbedReport ImportReport CopyReport Finding Diagnosis "
@@ -132,8 +135,10 @@ __all__ = [
     "LINE_TYPES",
     "LINK_FORMS",
     "MATCHES",
+    "NOTES_ROOT",
     "PARTS",
     "RERANKERS",
+    "RIGHTS",
     "SCOPES",
     "TRUSTS",
     "TYPES",
@@ -168,6 +173,7 @@ __all__ = [
     "Filters",
     "Finding",
     "Hit",
+    "Identity",
     "ImportReport",
     "IngestReport",
     "Job",
@@ -175,6 +181,7 @@ __all__ = [
     "JsonDict",
     "LexicalQuery",
     "LibraryMap",
+    "Limits",
     "MapPoint",
     "ModelInfo",
     "ModelSpec",

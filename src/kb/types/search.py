@@ -8,14 +8,18 @@ from kb.types.citations import Citation
 from kb.values import TYPE_CHECKING, Any, NamedTuple, dataclass, field
 
 if TYPE_CHECKING:
+    from kb.types.access import Limits
     from kb.types.models import Vector
-else:  # so that the types of the fields can be read at runtime, without loading `models`
+else:  # so that the types of the fields can be read at runtime, without loading other modules
     from collections.abc import Sequence as Vector
+
+    Limits = object
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions on the document of a hit (spec 10). Empty filters accept every document."""
+    """Conditions on the document of a hit (spec 10). Empty filters accept every document. `limits`
+    is what the caller may see; requests cannot contain it."""
 
     tags: tuple[str, ...] = ()
     tags_any: tuple[str, ...] = ()
@@ -28,6 +32,7 @@ class Filters:
     trust_min: str | None = None
     after: str | None = None
     before: str | None = None
+    limits: Limits | None = None
 
     def __bool__(self) -> bool:
         return self != _NO_FILTERS

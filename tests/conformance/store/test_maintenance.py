@@ -239,3 +239,21 @@ def test_compacting_keeps_everything_and_frees_space(store: Store) -> None:
     assert store.maintenance.compact() >= 0
     words = LexicalQuery((("word4",),))
     assert store.fulltext.match(words, every=True, **EVERYTHING).chunks
+
+
+def test_an_import_in_steps_continues_where_it_stopped(
+    stores: Stores, filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kb.store.import_rows.STEP", 2)
+    lines = export(filled, vectors=True)
+    for broken_at in range(2, len(lines)):
+        other = stores.open(f"part{broken_at}")
+        cut = [*lines[:broken_at], b"not a line\n"]
+        with pytest.raises(BrokenImport):
+            other.maintenance.load_in_steps(iter(cut), on_progress=ignore)
+        report = other.maintenance.load_in_steps(iter(lines), on_progress=ignore)
+        assert (report.added, report.chunks) == (2, 3)
+        assert export(other, vectors=True)[1:] == lines[1:]
+        assert {check.run().state for check in other.maintenance.checks(lambda _: None)} == {"ok"}
+        with pytest.raises(InvalidRequest):
+            other.maintenance.load_in_steps(iter([*lines[:1]]), on_progress=ignore)

@@ -17,6 +17,7 @@ import pytest
 from kb.deadline import Deadline
 from kb.errors import (
     DeadlineExceeded,
+    DiskFull,
     InvalidRequest,
     StoreBusy,
     StoreMissing,
@@ -238,6 +239,24 @@ def test_a_deadline_ends_a_statement(store: PostgresStore) -> None:
     ):
         session.execute("SELECT pg_sleep(60)")
     assert store.catalog.counts().documents == 0
+
+
+def test_a_full_disk(store: PostgresStore, sql: Sql) -> None:
+    """The server refuses a row as it does when a disk is full: the error is clear, and everything
+    written before is kept."""
+    put(store, "a", "salt water")
+    sql.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'could not extend file: No space left on device' "
+        "USING ERRCODE = 'disk_full'; END $$"
+    )
+    sql.execute("CREATE TRIGGER full_disk BEFORE INSERT ON chunks EXECUTE FUNCTION refuse()")
+    with pytest.raises(DiskFull, match="No space left"):
+        put(store, "b", "fresh water")
+    assert [each.doc_path for each in store.catalog.documents(Filters(), None)] == ["a"]
+    sql.execute("DROP TRIGGER full_disk ON chunks")
+    put(store, "b", "fresh water")
+    assert store.catalog.counts().documents == 2
 
 
 def test_a_suspended_writer_does_not_keep_others_out(

@@ -96,7 +96,7 @@ export async function listen(onEvent, onConnectionChange) {
       onConnectionChange(null);
       await readEvents(response.body.pipeThrough(new TextDecoderStream()), onEvent);
     } catch (error) {
-      if (error.status === 401) return;
+      if (error.status === 401 || error.status === 403) return; // a token with limits gets no events
       onConnectionChange(error);
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));

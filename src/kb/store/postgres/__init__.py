@@ -3,6 +3,7 @@
 store         PostgresStore: the ports below over one database
 location      the URL of a store: how to connect, its schema, and what to show
 connection    Database: transactions, and translated errors
+standbys      reads on a standby: how far it is behind
 watchdog      ends the wait for a server that does not respond
 pool          a bounded number of connections that threads take and give back
 texts         texts as PostgreSQL stores them
@@ -28,6 +29,7 @@ dense         dense retrieval: exact, or by an HNSW index
 sparse        sparse retrieval over segments
 
 queue         the queue port: jobs and leases
+listener      wakes workers by notifications
 maintenance   the maintenance port: backup, export and import
 export_rows   exports rows as lines
 import_rows   the rows that an import writes

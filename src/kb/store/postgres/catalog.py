@@ -14,6 +14,7 @@ from kb.text.timestamps import utc_timestamp
 if TYPE_CHECKING:
     from kb.ports import Clock
     from kb.store.postgres.connection import Database
+    from kb.store.postgres.session import Session
     from kb.types import (
         BoostFields,
         Chunk,
@@ -50,11 +51,11 @@ class PostgresCatalog:
 
     # --- roots and files --------------------------------------------------------------------------
 
-    def roots(self) -> list[Root]:
+    def roots(self, filters: Filters | None = None) -> list[Root]:
         if not self._database.exists():
             return []
         with self._database.reading() as session:
-            return files.roots(session)
+            return files.roots(session, filters)
 
     def ensure_root(self, path: str, *, whole: bool) -> Root:
         with self._database.writing() as session:
@@ -70,8 +71,7 @@ class PostgresCatalog:
 
     def touch_file(self, state: FileState) -> None:
         now_ns = int(self._clock() * 1e9)
-        with self._database.writing() as session:
-            files.touch_file(session, state, now_ns)
+        self._database.repeat(lambda session: files.touch_file(session, state, now_ns))
 
     def file_location(self, doc_id: int) -> FileLocation | None:
         with self._database.reading() as session:
@@ -98,8 +98,18 @@ class PostgresCatalog:
     def write_documents(self, writes: Sequence[DocumentWrite]) -> list[ChunkChanges]:
         seconds = self._clock()
         now, now_ns = utc_timestamp(seconds), int(seconds * 1e9)
-        with self._database.writing() as session:
-            written = [documents.write(session, each, now, now_ns) for each in writes]
+
+        def write(session: Session) -> list[ChunkChanges]:
+            return [documents.write(session, each, now, now_ns) for each in writes]
+
+        # Files are written by path, so they may be written twice. Notes may not, nor may chunks
+        # that are read from a stream.
+        if all(each.draft.root_id is not None and isinstance(each.chunks, Sequence)
+               for each in writes):  # fmt: skip
+            written = self._database.repeat(write)
+        else:
+            with self._database.writing() as session:
+                written = write(session)
         segments.flush_words(self._database)
         return written
 
@@ -110,14 +120,17 @@ class PostgresCatalog:
     def delete_documents(
         self, doc_ids: Iterable[int], roots: Iterable[str] = (), *, restorable: bool = False
     ) -> int:
-        doc_ids, roots = list(doc_ids), list(roots)
-        with self._database.writing() as session:
+        ids, names = list(doc_ids), list(roots)
+
+        def delete(session: Session) -> int:
             if restorable:
-                removed_documents.save(session, doc_ids)
-            removed_documents.delete(session, roots)
-            removed = documents.delete(session, doc_ids)
-            files.drop_empty_roots(session, roots)
+                removed_documents.save(session, ids)
+            removed_documents.delete(session, names)
+            removed = documents.delete(session, ids)
+            files.drop_empty_roots(session, names)
             return removed
+
+        return self._database.repeat(delete)
 
     def record_access(self, doc_id: int) -> None:
         with self._access_lock:
@@ -136,8 +149,8 @@ class PostgresCatalog:
                 self._accesses.update(accesses)
 
     def tag(self, doc_id: int, add: Iterable[str], remove: Iterable[str]) -> None:
-        with self._database.writing() as session:
-            documents.tag(session, doc_id, add, remove)
+        added, removed = list(add), list(remove)
+        self._database.repeat(lambda session: documents.tag(session, doc_id, added, removed))
 
     # --- reading documents ------------------------------------------------------------------------
 
@@ -165,6 +178,10 @@ class PostgresCatalog:
                 session, filters, now, limit=limit, offset=offset, max_bytes=max_bytes
             )
 
+    def matching(self, doc_ids: Iterable[int], filters: Filters) -> set[int]:
+        with self._database.reading() as session:
+            return documents.matching(session, doc_ids, filters)
+
     def documents_below(self, folder: str) -> list[Document]:
         with self._database.reading() as session:
             return documents.below(session, folder)
@@ -185,13 +202,15 @@ class PostgresCatalog:
         with self._database.reading() as session:
             return documents.has_folder(session, folder)
 
-    def paths_with_suffix(self, suffix: str, limit: int) -> list[str]:
+    def paths_with_suffix(
+        self, suffix: str, limit: int, filters: Filters | None = None
+    ) -> list[str]:
         with self._database.reading() as session:
-            return documents.paths_with_suffix(session, suffix, limit)
+            return documents.paths_with_suffix(session, suffix, limit, filters)
 
-    def neighboring_paths(self, path: str, limit: int) -> list[str]:
+    def neighboring_paths(self, path: str, limit: int, filters: Filters | None = None) -> list[str]:
         with self._database.reading() as session:
-            return documents.neighboring_paths(session, path, limit)
+            return documents.neighboring_paths(session, path, limit, filters)
 
     # --- chunks -----------------------------------------------------------------------------------
 
@@ -219,29 +238,33 @@ class PostgresCatalog:
         with self._database.reading() as session:
             return documents.boost_fields(session, chunk_ids)
 
-    def chunk_count(self) -> int:
+    def chunk_count(self, filters: Filters | None = None) -> int:
         with self._database.reading() as session:
+            if filters:
+                return documents.count_chunks(session, filters, utc_timestamp(self._clock()))
             return session.state.chunks - embeddings.expired_chunks(session)
 
     # --- totals -----------------------------------------------------------------------------------
 
-    def counts(self) -> Counts:
+    def counts(self, filters: Filters | None = None) -> Counts:
         from kb.types import Counts
 
         with self._database.reading() as session:
             return Counts(
-                documents=int(session.value("SELECT count(*) FROM documents")),
-                chunks=session.state.chunks,
-                by_root=files.per_root(session),
-                by_type=documents.counts(session, "type"),
-                by_kind=documents.counts(session, "kind"),
-                by_scope=documents.counts(session, "scope"),
+                documents=documents.count(session, filters),
+                chunks=documents.count_chunks(session, filters, None)
+                if filters
+                else session.state.chunks,
+                by_root=files.per_root(session, filters),
+                by_type=documents.counts(session, "type", filters),
+                by_kind=documents.counts(session, "kind", filters),
+                by_scope=documents.counts(session, "scope", filters),
             )
 
-    def languages(self) -> dict[str | None, int]:
+    def languages(self, filters: Filters | None = None) -> dict[str | None, int]:
         with self._database.reading() as session:
-            return documents.languages(session)
+            return documents.languages(session, filters)
 
-    def tags(self) -> dict[str, int]:
+    def tags(self, filters: Filters | None = None) -> dict[str, int]:
         with self._database.reading() as session:
-            return documents.tags(session)
+            return documents.tags(session, filters)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -28,6 +28,7 @@ from kb.store.postgres import schema
 from kb.store.postgres.location import Location
 from kb.store.postgres.pool import Connection, Pool
 from kb.store.postgres.session import Session
+from kb.store.postgres.standbys import Standbys
 from kb.store.postgres.texts import register_text
 from kb.store.postgres.watchdog import Watchdog
 
@@ -40,6 +41,10 @@ _KEEPALIVES: dict[str, Any] = {
     "tcp_user_timeout": 60_000,
 }  # fmt: skip
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # before work is repeated
+_Value = TypeVar("_Value")
 
 
 class _Local(threading.local):
@@ -64,8 +69,11 @@ class Database:
         self.clock = clock
         self._local = _Local()
         # Two pools, so that threads that write inside of a snapshot cannot wait for each other.
-        self._readers = Pool(self._connect, _CONNECTIONS)
-        self._writers = Pool(self._connect, _CONNECTIONS)
+        self._readers = Pool(self.connect, _CONNECTIONS)
+        self._writers = Pool(self.connect, _CONNECTIONS)
+        self._standbys = None
+        if location.standby_dsn is not None:
+            self._standbys = Standbys(Pool(self._connect_standby, _CONNECTIONS))
         self._is_current = False  # the store exists, with the newest schema
         self._watchdog = Watchdog()
 
@@ -84,14 +92,29 @@ class Database:
             with self.errors():
                 yield self._local.session
             return
-        with self.errors(), self._connection(self._readers, _READ) as connection:
+        with self.errors(), self._snapshot() as (connection, lag_s):
             session = Session(connection, self.location, self.clock, reads=True)
+            session.lag_s = lag_s
             self._local.session = session
             try:
                 yield session
             finally:
                 self._local.session = None
                 _roll_back(connection)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[tuple[Connection, float]]:
+        """A connection in a new snapshot, and how many seconds its state may be behind. A standby
+        is used if it has everything that this process has written."""
+        standbys = self._standbys
+        if standbys is not None and self._is_current:
+            with self._connection(standbys.pool, _READ) as connection:
+                if (lag_s := standbys.lag_s(connection)) is not None:
+                    yield connection, lag_s
+                    return
+                _roll_back(connection)
+        with self._connection(self._readers, _READ) as connection:
+            yield connection, 0.0
 
     @contextmanager
     def writing(
@@ -120,11 +143,31 @@ class Database:
                 yield session
                 session.count_changes()
                 connection.execute("COMMIT")
+                if self._standbys is not None:
+                    self._standbys.wrote(connection)
             except BaseException:
                 _roll_back(connection)
                 raise
             if not self._is_current:
                 self._use_current(connection)
+
+    def repeat(self, work: Callable[[Session], _Value], *, exclusive: bool = True) -> _Value:
+        """Run `work` in a transaction, and once more whenever the connection is lost, until the
+        store's timeout. Only for work that may be done twice: the commit may have succeeded."""
+        end, wait_s = time.monotonic() + self._busy_s, _FIRST_WAIT_S
+        while True:
+            try:
+                with self.writing(exclusive=exclusive) as session:
+                    return work(session)
+            except StoreError as error:
+                is_lost = self._is_current and is_connection_error(error.__cause__)
+                if not is_lost or time.monotonic() + wait_s > end:
+                    raise
+            deadline.check()
+            self._readers.drop_idle()
+            self._writers.drop_idle()
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
@@ -136,6 +179,8 @@ class Database:
         """Close every connection of every thread."""
         self._readers.close()
         self._writers.close()
+        if self._standbys is not None:
+            self._standbys.pool.close()
         self._is_current = False
 
     # --- connecting -------------------------------------------------------------------------------
@@ -222,11 +267,18 @@ class Database:
             f"there is no store at {self.location.shown}", "create one with: kb ingest FOLDER"
         )
 
-    def _connect(self) -> Connection:
+    def connect(self) -> Connection:
+        """A new connection to the server that accepts writes."""
+        return self._connect(self.location.dsn)
+
+    def _connect_standby(self) -> Connection:
+        return self._connect(self.location.standby_dsn or self.location.dsn)
+
+    def _connect(self, dsn: str) -> Connection:
         try:
             given = conninfo_to_dict(self.location.dsn)
             connection: Connection = psycopg.connect(
-                self.location.dsn,
+                dsn,
                 **{name: value for name, value in _KEEPALIVES.items() if name not in given},
                 autocommit=True,  # transactions are begun and ended by statements
                 connect_timeout=max(1, int(min(_CONNECT_TIMEOUT_S, deadline.remaining_s()))),
@@ -258,6 +310,11 @@ class Database:
             return StoreUnusable(f"{shown}: {text}", "create it with: createdb NAME")
         if "does not exist" in text or "pg_hba.conf" in text:
             return StoreUnusable(f"{shown}: {text}", "check the user, and the server's pg_hba.conf")
+        if "session is read-only" in str(error) or "is not primary" in str(error):
+            return StoreBusy(
+                f"{shown}: none of the servers accepts writes",
+                "wait for the failover, or promote a standby",
+            )
         if "too many" in text or "starting up" in text or "shutting down" in text:
             return StoreBusy(f"{shown}: {text}", "try again in a moment")
         return StoreUnusable(
@@ -321,6 +378,16 @@ class Database:
         return StoreError(
             f"{shown}: {type(error).__name__}: {text}", "if it happens again, run: kb doctor"
         )
+
+
+def is_connection_error(error: BaseException | None) -> bool:
+    """Whether the server was lost, is restarting, or has become a standby."""
+    if not isinstance(
+        error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction
+    ):
+        return False
+    state = error.sqlstate
+    return state is None or state[:2] == "08" or state[:3] == "57P" or state == "25006"
 
 
 def _roll_back(connection: Connection) -> None:

@@ -333,6 +333,26 @@ def page(
     return documents, following
 
 
+def matching(session: Session, doc_ids: Iterable[int], filters: Filters) -> set[int]:
+    sql, params = where.condition(session, filters, None)
+    rows = session.execute(
+        f"SELECT d.doc_id FROM documents d WHERE d.doc_id = ANY (%s) AND {sql}",
+        (list(doc_ids), *params),
+    )
+    return {doc_id for (doc_id,) in rows}
+
+
+def count(session: Session, filters: Filters | None) -> int:
+    only, params = where.among(session, filters)
+    return int(session.value(f"SELECT count(*) FROM documents WHERE true{only}", params))
+
+
+def count_chunks(session: Session, filters: Filters, now: str | None) -> int:
+    """How many chunks belong to the documents that match; with `now`, without expired ones."""
+    sql, params = where.condition(session, filters, now)
+    return int(session.value(f"SELECT count(*) FROM ({where.CHUNKS_OF}{sql}) c", params))
+
+
 def _below(folder: str) -> dict[str, str]:
     return {"folder": folder, "low": folder[:600], "high": folder[:600] + "\U0010ffff"}
 
@@ -354,32 +374,44 @@ def has_folder(session: Session, folder: str) -> bool:
     return bool(session.value(sql, _below(folder)))
 
 
-def paths_with_suffix(session: Session, suffix: str, limit: int) -> list[str]:
+def paths_with_suffix(
+    session: Session, suffix: str, limit: int, filters: Filters | None = None
+) -> list[str]:
     """The first paths that end with `suffix`. Reads every path."""
-    sql = "SELECT doc_path FROM documents WHERE right(doc_path, %s) = %s ORDER BY 1 LIMIT %s"
-    return [path for (path,) in session.execute(sql, (len(suffix), suffix, limit))]
-
-
-def neighboring_paths(session: Session, path: str, limit: int) -> list[str]:
-    """The paths before and after `path` in order, at most `limit` of each."""
-    sql = (
-        "SELECT doc_path FROM documents WHERE left(doc_path, 600) {0}= %s AND doc_path {0} %s "
-        "ORDER BY left(doc_path, 600) {1}, doc_path {1} LIMIT %s"
+    only, params = where.among(session, filters)
+    rows = session.execute(
+        f"SELECT doc_path FROM documents WHERE right(doc_path, %s) = %s{only} ORDER BY 1 LIMIT %s",
+        (len(suffix), suffix, *params, limit),
     )
-    params = (path[:600], path, limit)
+    return [path for (path,) in rows]
+
+
+def neighboring_paths(
+    session: Session, path: str, limit: int, filters: Filters | None = None
+) -> list[str]:
+    """The paths before and after `path` in order, at most `limit` of each."""
+    only, values = where.among(session, filters)
+    sql = (
+        "SELECT doc_path FROM documents WHERE left(doc_path, 600) {0}= %s AND doc_path {0} %s"
+        f"{only} ORDER BY left(doc_path, 600) {{1}}, doc_path {{1}} LIMIT %s"
+    )
+    params = (path[:600], path, *values, limit)
     before = session.execute(sql.format("<", "DESC"), params).fetchall()
     after = session.execute(sql.format(">", "ASC"), params).fetchall()
     return [neighbor for (neighbor,) in [*reversed(before), *after]]
 
 
-def languages(session: Session) -> dict[str | None, int]:
+def languages(session: Session, filters: Filters | None = None) -> dict[str | None, int]:
     """How many documents each language has; None stands for an unknown language."""
-    return dict(session.execute("SELECT lang, count(*) FROM documents GROUP BY lang").fetchall())
+    only, params = where.among(session, filters)
+    sql = f"SELECT lang, count(*) FROM documents WHERE true{only} GROUP BY lang"
+    return dict(session.execute(sql, params).fetchall())
 
 
-def tags(session: Session) -> dict[str, int]:
-    sql = "SELECT tag, count(*) FROM document_tags GROUP BY tag ORDER BY tag"
-    return dict(session.execute(sql).fetchall())
+def tags(session: Session, filters: Filters | None = None) -> dict[str, int]:
+    only, params = where.among(session, filters)
+    sql = f"SELECT tag, count(*) FROM document_tags WHERE true{only} GROUP BY tag ORDER BY tag"
+    return dict(session.execute(sql, params).fetchall())
 
 
 def tag_sources(session: Session, doc_id: int) -> dict[str, str]:
@@ -438,10 +470,13 @@ def chunks(session: Session, doc_id: int) -> list[Chunk]:
     return [_chunk(row) for row in rows]
 
 
-def counts(session: Session, column: str) -> dict[str, int]:
+def counts(session: Session, column: str, filters: Filters | None = None) -> dict[str, int]:
     """How many documents have each value of `column`, which must not come from a user."""
+    only, params = where.among(session, filters)
     rows = session.execute(
-        f"SELECT coalesce({column}, 'none'), count(*) FROM documents GROUP BY 1 ORDER BY 1"
+        f"SELECT coalesce({column}, 'none'), count(*) FROM documents WHERE true{only} "
+        "GROUP BY 1 ORDER BY 1",
+        params,
     )
     return dict(rows.fetchall())
 

@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import NotFound, check_choice
 from kb.index import cosine, sparse_weights, token_codes
-from kb.store.model_rows import ATTEMPTS, Due, mismatch, passage, read_marks, status_of
+from kb.store.model_rows import (
+    ATTEMPTS,
+    Due,
+    counted,
+    mismatch,
+    passage,
+    read_marks,
+    status_of,
+)
+from kb.store.postgres import filters as where
 from kb.store.postgres import segments
 from kb.text.timestamps import utc_timestamp
 from kb.types import JsonDict, PendingChunk
 
 if TYPE_CHECKING:
     from kb.store.postgres.session import Session
-    from kb.types import ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
+    from kb.types import ExamMark, Filters, ModelSpec, StoredModel, TokenVectors, Vector
 
 _MODELS = """
 SELECT model_id, name, version, dimension, ready, (SELECT chunks FROM state) - ready - failed,
@@ -75,6 +84,24 @@ def _without_expired(session: Session, model: StoredModel, expired: int) -> Stor
         no_sparse=model.no_sparse - no_sparse,
         no_tokens=model.no_tokens - no_tokens,
     )
+
+
+def models_within(session: Session, filters: Filters) -> list[StoredModel]:
+    """The models, with the counts of the chunks that a search with these filters can return."""
+    condition, params = where.condition(session, filters, _now(session))
+    sql = (
+        "SELECT count(*), count(*) FILTER (WHERE e.state = 'ready'), "
+        "count(*) FILTER (WHERE e.state = 'failed'), "
+        "count(*) FILTER (WHERE e.state = 'ready' AND e.sparse IS NOT NULL), "
+        "count(*) FILTER (WHERE e.state = 'ready' AND e.tokens IS NOT NULL) "
+        "FROM documents d JOIN chunks c ON c.doc_id = d.doc_id "
+        "LEFT JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = %s "
+        f"WHERE {condition}"
+    )
+    return [
+        counted(each, session.execute(sql, (each.model_id, *params)).fetchone())
+        for each in models(session)
+    ]
 
 
 def set_exam_marks(session: Session, model_id: int, marks: Sequence[ExamMark] | None) -> None:
@@ -146,14 +173,17 @@ def counts(session: Session) -> list[JsonDict]:
     return [status_of(each, last_error(session, each.model_id)) for each in models(session)]
 
 
-def count_missing_part(session: Session, model_id: int, part: str) -> int:
+def count_missing_part(
+    session: Session, model_id: int, part: str, filters: Filters | None = None
+) -> int:
     """How many vectors lack this part for good, without those of expired documents."""
+    only, params = where.among(session, filters)
     return int(session.value(
         "SELECT count(*) FROM embeddings e JOIN chunks c USING (chunk_id) "
         "JOIN documents d USING (doc_id) WHERE e.model_id = %s AND e.state = 'ready' "
         f"AND e.attempts >= {ATTEMPTS} AND e.{part} IS NULL "
-        "AND (d.expires_at IS NULL OR d.expires_at > %s)",
-        (model_id, _now(session)),
+        f"AND (d.expires_at IS NULL OR d.expires_at > %s){only}",
+        (model_id, _now(session), *params),
     ))  # fmt: skip
 
 
@@ -173,16 +203,19 @@ def last_error(session: Session, model_id: int) -> str | None:
     return error
 
 
-def failing(session: Session, model_id: int, limit: int) -> list[tuple[Any, ...]]:
+def failing(
+    session: Session, model_id: int, limit: int, filters: Filters | None = None
+) -> list[tuple[Any, ...]]:
     """Chunks whose last attempt failed, newest first: id, path, whether they have vectors, failed
     attempts, error, time, and whether they are given up."""
+    only, params = where.among(session, filters)
     return session.execute(
         "SELECT e.chunk_id, d.doc_path, e.state = 'ready', e.attempts, e.error, e.embedded_at, "
         f"e.state = 'failed' OR e.attempts >= {ATTEMPTS} "
-        f"FROM (SELECT * FROM embeddings WHERE {_FAILING}) e "
-        "JOIN chunks c USING (chunk_id) JOIN documents d USING (doc_id) "
-        "ORDER BY e.embedded_at DESC, e.chunk_id LIMIT %(limit)s",
-        {"model_id": model_id, "limit": limit},
+        f"FROM (SELECT * FROM embeddings WHERE {_FAILING % {'model_id': '%s'}}) e "
+        f"JOIN chunks c USING (chunk_id) JOIN documents d USING (doc_id) WHERE true{only} "
+        "ORDER BY e.embedded_at DESC, e.chunk_id LIMIT %s",
+        (model_id, *params, limit),
     ).fetchall()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kb.store.postgres import filters as where
 from kb.store.postgres import removed_documents
 from kb.store.root_names import free_name
 from kb.text.timestamps import utc_timestamp
-from kb.types import FileLocation, FileState, Root
+from kb.types import FileLocation, FileState, Filters, Root
 
 if TYPE_CHECKING:
     from kb.store.postgres.session import Session
@@ -22,10 +23,16 @@ _STATE = (
 _DETACHED = "(r.detached OR coalesce(r.machine <> %s, false))"
 
 
-def roots(session: Session) -> list[Root]:
+def roots(session: Session, filters: Filters | None = None) -> list[Root]:
+    """The roots; with `filters`, only those with a document that matches."""
+    only = "true"
+    params: tuple[Any, ...] = ()
+    if filters:
+        sql, params = where.condition(session, filters, None)
+        only = f"root_id IN (SELECT d.root_id FROM documents d WHERE {sql})"
     rows = session.execute(
-        f"SELECT root_id, name, path, whole, {_DETACHED} FROM roots r ORDER BY path",
-        (session.machine,),
+        f"SELECT root_id, name, path, whole, {_DETACHED} FROM roots r WHERE {only} ORDER BY path",
+        (session.machine, *params),
     )
     return [
         Root(root_id, name, os.fsdecode(path), whole, detached)
@@ -90,10 +97,14 @@ def sample(session: Session, limit: int) -> list[tuple[int, FileLocation]]:
     return sorted(locations(session, [doc_id for (doc_id,) in rows]).items())
 
 
-def per_root(session: Session) -> dict[str, int]:
+def per_root(session: Session, filters: Filters | None = None) -> dict[str, int]:
+    only, params = "true", None
+    if filters:
+        only, params = where.condition(session, filters, None)
     rows = session.execute(
         "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
-        "GROUP BY r.root_id ORDER BY r.name"
+        f"WHERE {only} GROUP BY r.root_id ORDER BY r.name",
+        params,
     )
     return dict(rows.fetchall())
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kb.store.postgres.session import Session
+    from kb.types import Limits
 
 CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
 _LIVE = "(d.expires_at IS NULL OR d.expires_at > %s)"
@@ -28,6 +29,10 @@ _LINKS = (
     "EXISTS (SELECT 1 FROM json_array_elements_text("
     "CASE json_typeof(d.metadata::json -> 'links_to') WHEN 'array' "
     "THEN d.metadata::json -> 'links_to' ELSE '[]'::json END) AS l WHERE l = ANY (%s))"
+)
+_ANY_TAG = (
+    "d.doc_id IN (SELECT doc_id FROM document_tags WHERE md5(tag) = ANY "
+    "(SELECT md5(each) FROM unnest(%s::text[]) AS each))"
 )
 _MAX_FILTERS = 8
 
@@ -47,11 +52,7 @@ def condition(session: Session, filters: Filters, now: str | None) -> Condition:
     tagged = "d.doc_id IN (SELECT doc_id FROM document_tags WHERE md5(tag) = md5(%s))"
     parts += [(tagged, [tag]) for tag in dict.fromkeys(filters.tags)]
     if filters.tags_any:
-        parts.append((
-            "d.doc_id IN (SELECT doc_id FROM document_tags WHERE md5(tag) = ANY "
-            "(SELECT md5(each) FROM unnest(%s::text[]) AS each))",
-            [list(filters.tags_any)],
-        ))  # fmt: skip
+        parts.append((_ANY_TAG, [list(filters.tags_any)]))
     for column, values, valid in (
         ("type", filters.type, _types(session, filters)),
         ("kind", filters.kind, KINDS),
@@ -73,8 +74,34 @@ def condition(session: Session, filters: Filters, now: str | None) -> Condition:
         parts.append(("d.date >= %s", [date_bound("after", filters.after)]))
     if filters.before is not None:
         parts.append(("d.date < %s", [date_bound("before", filters.before)]))
+    if filters.limits is not None:
+        parts += _limits(filters.limits)
     sql = " AND ".join(part for part, _ in parts) or "true"
     return Condition(sql, tuple(value for _, values in parts for value in values))
+
+
+def among(session: Session, filters: Filters | None) -> Condition:
+    """A condition to append to others on a `doc_id`; empty without filters."""
+    if not filters:
+        return Condition("", ())
+    sql, params = condition(session, filters, None)
+    return Condition(f" AND doc_id IN (SELECT d.doc_id FROM documents d WHERE {sql})", params)
+
+
+def _limits(limits: Limits) -> list[tuple[str, list[Any]]]:
+    """What the caller may see. Notes belong to no root."""
+    from kb.types import NOTES_ROOT
+
+    parts: list[tuple[str, list[Any]]] = []
+    if limits.scopes:
+        parts.append(("d.scope = ANY (%s)", [list(limits.scopes)]))
+    if limits.roots:
+        notes = " OR d.root_id IS NULL" if NOTES_ROOT in limits.roots else ""
+        named = "d.root_id IN (SELECT root_id FROM roots WHERE name = ANY (%s))"
+        parts.append((f"({named}{notes})", [list(limits.roots)]))
+    if limits.tags:
+        parts.append((_ANY_TAG, [list(limits.tags)]))
+    return parts
 
 
 def _types(session: Session, filters: Filters) -> tuple[str, ...]:

@@ -38,6 +38,16 @@ class PostgresTarget:
         sql = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM roots)"
         return not self._session.value(sql)
 
+    def record_count(self) -> int:
+        sql = (
+            "SELECT (SELECT count(*) FROM roots) + (SELECT count(*) FROM documents) + "
+            "(SELECT count(*) FROM chunks) + (SELECT count(*) FROM removed_documents)"
+        )
+        return int(self._session.value(sql))
+
+    def flush(self) -> None:
+        self._write()
+
     def models(self) -> list[StoredModel]:
         return embeddings.models(self._session)
 

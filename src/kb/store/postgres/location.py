@@ -2,9 +2,13 @@
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
-All parameters but `schema` and `machine` are those of libpq, such as `sslmode` or
-`application_name`; several hosts can be given. The password is better kept in `~/.pgpass` or
-PGPASSWORD. `machine` names the machine, for several that have the same folders at the same paths.
+All parameters but `schema`, `machine`, `read` and `max_lag_s` are those of libpq, such as `sslmode`
+or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD. `machine` names the
+machine, for several that have the same folders at the same paths.
+
+Several hosts can be given: `HOST1,HOST2`. Writes then go to the one that accepts them, so that they
+follow a failover. With `read=standby`, reads prefer one that does not; if its state is more than
+`max_lag_s` seconds behind, responses say so.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -19,6 +24,7 @@ from kb import paths
 from kb.errors import InvalidRequest, MissingExtra
 from kb.processes import machine_name
 
+_OWN = ("schema", "machine", "read", "max_lag_s")  # not for libpq
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PASSWORDS = ("password", "sslpassword")
@@ -29,12 +35,16 @@ _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its passwords, and
-    `secrets` are these passwords, in each spelling."""
+    `secrets` are these passwords, in each spelling. `standby_dsn` is the URL for reads, if those
+    prefer a standby."""
 
     dsn: str
     schema: str
     shown: str
     path: Path
+    standby_dsn: str | None = None
+    max_lag_s: float = 10.0
+    has_several_hosts: bool = False
     secrets: tuple[str, ...] = ()
     machine: str = ""
 
@@ -69,21 +79,31 @@ class Location:
             )
         user, at, hosts = parts.netloc.rpartition("@")
         name, _, password = user.partition(":")
-        rest = [(key, value) for key, value in options if key not in ("schema", "machine")]
+        rest = [(key, value) for key, value in options if key not in _OWN]
+        read, max_lag_s = _standby(dict(options))
         public = [(key, value) for key, value in rest if key not in _PASSWORDS]
         secrets = [password, *(value for key, value in rest if key in _PASSWORDS)]
         spellings = {spell(each) for each in secrets for spell in (str, quote, unquote)} - {""}
         if schema != SCHEMA:
             public.append(("schema", schema))
+        public += [(key, value) for key, value in options if key in ("read", "max_lag_s")]
         given = dict(rest)
+        several = "," in (hosts or given.get("host", ""))
+        primary, standby = rest, rest
+        if "target_session_attrs" not in given:
+            primary = [*rest, ("target_session_attrs", "read-write")] if several else rest
+            standby = [*rest, ("target_session_attrs", "prefer-standby")]
         server = (hosts or f"{given.get('host', '')}:{given.get('port', '')}").lower()
         digest = hashlib.blake2b(f"{server} {database} {schema}".encode(), digest_size=6)
         folder = f"{re.sub(r'[^A-Za-z0-9_.-]', '_', database)}-{schema}-{digest.hexdigest()}"
         return cls(
-            dsn=_url(parts, parts.netloc, rest),
+            dsn=_url(parts, parts.netloc, primary),
             schema=schema,
             shown=_url(parts, f"{name}{at}{hosts}", public),
             path=Path(paths.user_folder("data")) / "postgresql" / folder / "kb.store",
+            standby_dsn=_url(parts, parts.netloc, standby) if read == "standby" else None,
+            max_lag_s=max_lag_s,
+            has_several_hosts=several,
             machine=dict(options).get("machine") or machine_name(),
             secrets=tuple(sorted(spellings, key=len, reverse=True)),
         )
@@ -93,6 +113,22 @@ class Location:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def _standby(options: dict[str, str]) -> tuple[str, float]:
+    """The values of `read` and `max_lag_s`."""
+    read = options.get("read", "primary")
+    if read not in ("primary", "standby"):
+        raise InvalidRequest(f"read cannot be {read!r}", "use read=primary or read=standby")
+    try:
+        max_lag_s = float(options.get("max_lag_s", "10"))
+    except ValueError:
+        max_lag_s = -1.0
+    if not 0 <= max_lag_s < inf:
+        raise InvalidRequest(
+            f"max_lag_s cannot be {options['max_lag_s']!r}", "give a number of seconds"
+        )
+    return read, max_lag_s
 
 
 def _url(parts: SplitResult, host: str, options: list[tuple[str, str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,18 @@ class PostgresMaintenance:
         with self._database.reading() as session:
             yield export_format.line(export_rows.header(session, vectors=vectors))
             yield from export_rows.lines(session, vectors=vectors)
+
+    def load_in_steps(self, lines: Iterable[bytes], *, on_progress: OnProgress) -> ImportReport:
+        remaining = iter(lines)
+        header = export_format.header(next(remaining, b""), export_format.STORE_SCHEMA)
+
+        @contextmanager
+        def transaction() -> Iterator[PostgresTarget]:
+            with self._database.writing() as session:
+                schema.lock(session.connection, session.schema, what="index")
+                yield PostgresTarget(session)
+
+        return import_rows.load_in_steps(transaction, header, remaining, on_progress=on_progress)
 
     def load(self, lines: Iterable[bytes], *, merge: bool, on_progress: OnProgress) -> ImportReport:
         remaining = iter(lines)

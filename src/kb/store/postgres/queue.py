@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from kb import processes
@@ -20,7 +21,7 @@ from kb.store.model_rows import due_at, packed_parts
 from kb.store.postgres import embeddings, segments
 from kb.store.postgres.embeddings import NewVectors
 from kb.text.timestamps import utc_timestamp
-from kb.types import EmbedCounts, Encoding, Failure, Job, Outcome, PendingChunk
+from kb.types import EmbedCounts, Encoding, Failure, Filters, Job, Outcome, PendingChunk
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -64,7 +65,8 @@ class PostgresQueue:
         patient: bool = False,
     ) -> list[PendingChunk]:
         now = self._clock()
-        with self._database.writing(exclusive=False) as session:
+
+        def take(session: Session) -> list[PendingChunk]:
             if not _resume(session, job_id, model_id, now):
                 return []
             _end(session, _over(session, now))
@@ -86,6 +88,8 @@ class PostgresQueue:
             mine = {chunk_id for (chunk_id,) in rows}
             return [one for one in found if one.chunk_id in mine]
 
+        return self._database.repeat(take, exclusive=False)
+
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
         now = self._clock()
         with self._database.reading() as session:
@@ -96,12 +100,14 @@ class PostgresQueue:
             )
 
     def renew_job(self, job_id: int) -> None:
-        with self._database.writing(exclusive=False) as session:
-            _renew(session, job_id, self._clock())
+        self._database.repeat(
+            lambda session: _renew(session, job_id, self._clock()), exclusive=False
+        )
 
     def finish(self, job_id: int, model_id: int, outcomes: Sequence[Outcome]) -> EmbedCounts:
         now = self._clock()
-        with self._database.writing(exclusive=False) as session:
+
+        def write(session: Session) -> EmbedCounts:
             written = self._write(session, model_id, outcomes, utc_timestamp(now))
             if written is None:
                 return EmbedCounts()
@@ -110,6 +116,9 @@ class PostgresQueue:
                 "DELETE FROM leases WHERE job_id = %s AND chunk_id = ANY (%s)", (job_id, finished)
             )
             _renew(session, job_id, now, done=len(set(finished)))
+            return written
+
+        written = self._database.repeat(write, exclusive=False)
         if any(written):
             segments.flush(self._database, "sparse", model_id)
         return written
@@ -143,9 +152,13 @@ class PostgresQueue:
         weights, tokens = packed_parts(encoding, self._token_format)
         return NewVectors(one.chunk_id, stamp, dense, weights, tokens, one.error)
 
+    def listening(self, on_work: Callable[[], None]) -> AbstractContextManager[None]:
+        from kb.store.postgres.listener import listening
+
+        return listening(self._database.connect, self._database.location.schema, on_work)
+
     def end_job(self, job_id: int) -> None:
-        with self._database.writing(exclusive=False) as session:
-            _end(session, [job_id])
+        self._database.repeat(lambda session: _end(session, [job_id]), exclusive=False)
 
     def jobs(self) -> list[Job]:
         now = self._clock()
@@ -170,13 +183,15 @@ class PostgresQueue:
                 for job_id, model_id, place, pid, started, until, done, leased in rows
             ]
 
-    def failures(self, model_id: int, limit: int = 20) -> list[Failure]:
+    def failures(
+        self, model_id: int, limit: int = 20, filters: Filters | None = None
+    ) -> list[Failure]:
         with self._database.reading() as session:
             return [
                 Failure(chunk_id, path, searchable=ready, attempts=attempts, error=error, at=at,
                         given_up=given_up)
                 for chunk_id, path, ready, attempts, error, at, given_up in embeddings.failing(
-                    session, model_id, limit)
+                    session, model_id, limit, filters)
             ]  # fmt: skip
 
     def last_error(self, model_id: int) -> str | None:
@@ -185,7 +200,9 @@ class PostgresQueue:
 
     def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
         with self._database.writing(exclusive=False) as session:
-            return embeddings.retry(session, model_id, doc_id)
+            retried = embeddings.retry(session, model_id, doc_id)
+            session.notify()
+            return retried
 
 
 # --- in the caller's transaction ------------------------------------------------------------------

@@ -62,6 +62,7 @@ class Session:
         self.machine = location.machine
         self.clock = clock
         self.changes = Changes()
+        self.lag_s = 0.0  # how old the state of a standby may be
         self._cache: dict[str, Any] | None = {} if reads else None
 
     def execute(self, sql: str, params: Params = None) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -124,12 +125,20 @@ class Session:
                 "vectors = vectors + %s, sparse = sparse + %s, chunks = chunks + %s",
                 numbers,
             )
+        if made.texts:
+            self.notify()
         for (model_id, column), count in sorted(made.models.items()):
             if count:
                 self.execute(
                     f"UPDATE models SET {column} = {column} + %s WHERE model_id = %s",
                     (count, model_id),
                 )
+
+    def notify(self) -> None:
+        """Wake the workers of all processes once the transaction is committed."""
+        from kb.store.postgres.listener import channel
+
+        self.execute("SELECT pg_notify(%s, '')", (channel(self.schema),))
 
 
 def _read_state(session: Session) -> State:

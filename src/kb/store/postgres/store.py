@@ -15,6 +15,7 @@ from kb.store.postgres.filters import FilterCache
 from kb.store.postgres.fulltext import PostgresFulltext
 from kb.store.postgres.location import Location
 from kb.store.postgres.vectors import PostgresVectors
+from kb.types import Degraded
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -80,6 +81,13 @@ class PostgresStore:
 
     def snapshot(self) -> AbstractContextManager[object]:
         return self._database.reading()
+
+    def degraded(self) -> tuple[Degraded, ...]:
+        with self._database.reading() as session:
+            lag_s = session.lag_s
+        if lag_s <= self._location.max_lag_s:
+            return ()
+        return (Degraded("store", "standby_lag", f"{lag_s:.0f} s behind the primary"),)
 
     def close(self) -> None:
         self._database.close()

@@ -47,6 +47,10 @@ class PostgresVectors:
         with self._database.reading() as session:
             return embeddings.models(session)
 
+    def models_within(self, filters: Filters) -> list[StoredModel]:
+        with self._database.reading() as session:
+            return embeddings.models_within(session, filters)
+
     def model_counts(self) -> list[JsonDict]:
         with self._database.reading() as session:
             return embeddings.counts(session)
@@ -83,9 +87,9 @@ class PostgresVectors:
         with self._database.writing() as session:
             return embeddings.drop(session)
 
-    def count_missing_part(self, model_id: int, part: str) -> int:
+    def count_missing_part(self, model_id: int, part: str, filters: Filters | None = None) -> int:
         with self._database.reading() as session:
-            return embeddings.count_missing_part(session, model_id, part)
+            return embeddings.count_missing_part(session, model_id, part, filters)
 
     # --- retrieval --------------------------------------------------------------------------------
 

@@ -53,11 +53,11 @@ class SqliteCatalog:
 
     # --- roots and files --------------------------------------------------------------------------
 
-    def roots(self) -> list[Root]:
+    def roots(self, filters: Filters | None = None) -> list[Root]:
         if not os.path.exists(self._database.file):
             return []
         with self._database.reading() as connection:
-            return files.roots(connection)
+            return files.roots(connection, filters)
 
     def ensure_root(self, path: str, *, whole: bool) -> Root:
         with self._database.writing() as connection:
@@ -164,6 +164,10 @@ class SqliteCatalog:
                 connection, filters, now, limit=limit, offset=offset, max_bytes=max_bytes
             )
 
+    def matching(self, doc_ids: Iterable[int], filters: Filters) -> set[int]:
+        with self._database.reading() as connection:
+            return documents.matching(connection, doc_ids, filters)
+
     def documents_below(self, folder: str) -> list[Document]:
         with self._database.reading() as connection:
             return documents.below(connection, folder)
@@ -184,13 +188,15 @@ class SqliteCatalog:
         with self._database.reading() as connection:
             return documents.has_folder(connection, folder)
 
-    def paths_with_suffix(self, suffix: str, limit: int) -> list[str]:
+    def paths_with_suffix(
+        self, suffix: str, limit: int, filters: Filters | None = None
+    ) -> list[str]:
         with self._database.reading() as connection:
-            return documents.paths_with_suffix(connection, suffix, limit)
+            return documents.paths_with_suffix(connection, suffix, limit, filters)
 
-    def neighboring_paths(self, path: str, limit: int) -> list[str]:
+    def neighboring_paths(self, path: str, limit: int, filters: Filters | None = None) -> list[str]:
         with self._database.reading() as connection:
-            return documents.neighboring_paths(connection, path, limit)
+            return documents.neighboring_paths(connection, path, limit, filters)
 
     # --- chunks -----------------------------------------------------------------------------------
 
@@ -218,32 +224,37 @@ class SqliteCatalog:
         with self._database.reading() as connection:
             return documents.boost_fields(connection, chunk_ids)
 
-    def chunk_count(self) -> int:
+    def chunk_count(self, filters: Filters | None = None) -> int:
         from kb.store.sqlite.embeddings import expired_chunks  # loads more than a search needs
 
         with self._database.reading() as connection:
+            if filters:
+                now = utc_timestamp(self._clock())
+                return documents.count_chunks(connection, filters, now)
             chunks = int(scalar(connection, "SELECT chunks FROM state"))
             return chunks - expired_chunks(connection)
 
     # --- totals -----------------------------------------------------------------------------------
 
-    def counts(self) -> Counts:
+    def counts(self, filters: Filters | None = None) -> Counts:
         from kb.types import Counts
 
         with self._database.reading() as connection:
             return Counts(
-                documents=int(scalar(connection, "SELECT count(*) FROM documents")),
-                chunks=int(scalar(connection, "SELECT chunks FROM state")),
-                by_root=files.per_root(connection),
-                by_type=documents.counts(connection, "type"),
-                by_kind=documents.counts(connection, "kind"),
-                by_scope=documents.counts(connection, "scope"),
+                documents=documents.count(connection, filters),
+                chunks=documents.count_chunks(connection, filters, None)
+                if filters
+                else int(scalar(connection, "SELECT chunks FROM state")),
+                by_root=files.per_root(connection, filters),
+                by_type=documents.counts(connection, "type", filters),
+                by_kind=documents.counts(connection, "kind", filters),
+                by_scope=documents.counts(connection, "scope", filters),
             )
 
-    def languages(self) -> dict[str | None, int]:
+    def languages(self, filters: Filters | None = None) -> dict[str | None, int]:
         with self._database.reading() as connection:
-            return documents.languages(connection)
+            return documents.languages(connection, filters)
 
-    def tags(self) -> dict[str, int]:
+    def tags(self, filters: Filters | None = None) -> dict[str, int]:
         with self._database.reading() as connection:
-            return documents.tags(connection)
+            return documents.tags(connection, filters)

@@ -307,6 +307,27 @@ def page(
     return documents, following
 
 
+def matching(connection: apsw.Connection, doc_ids: Iterable[int], filters: Filters) -> set[int]:
+    sql, params = where.condition(connection, filters, None)
+    rows = connection.execute(
+        "SELECT d.doc_id FROM documents d "
+        f"WHERE d.doc_id IN (SELECT value FROM json_each(?)) AND {sql}",
+        (json.dumps(list(doc_ids)), *params),
+    )
+    return {doc_id for (doc_id,) in rows}
+
+
+def count(connection: apsw.Connection, filters: Filters | None) -> int:
+    only, params = where.among(connection, filters)
+    return int(scalar(connection, f"SELECT count(*) FROM documents WHERE 1{only}", tuple(params)))
+
+
+def count_chunks(connection: apsw.Connection, filters: Filters, now: str | None) -> int:
+    """How many chunks belong to the documents that match; with `now`, without expired ones."""
+    sql, params = where.condition(connection, filters, now)
+    return int(scalar(connection, f"SELECT count(*) FROM ({where.CHUNKS_OF}{sql})", tuple(params)))
+
+
 def below(connection: apsw.Connection, folder: str) -> list[Document]:
     """Documents whose path starts with `folder`, which ends with a slash and is not a pattern."""
     rows = connection.execute(
@@ -327,36 +348,47 @@ def has_folder(connection: apsw.Connection, folder: str) -> bool:
     return bool(scalar(connection, sql, (folder, folder + "\U0010ffff")))
 
 
-def paths_with_suffix(connection: apsw.Connection, suffix: str, limit: int) -> list[str]:
+def paths_with_suffix(
+    connection: apsw.Connection, suffix: str, limit: int, filters: Filters | None = None
+) -> list[str]:
     """The first paths that end with `suffix`. Scans the index of paths: half a second for a million
     documents."""
-    sql = "SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ? ORDER BY 1 LIMIT ?"
-    paths = [path for (path,) in connection.execute(sql, (-len(suffix), suffix, limit))]
+    only, params = where.among(connection, filters)
+    rows = connection.execute(
+        f"SELECT doc_path FROM documents WHERE substr(doc_path, ?) = ?{only} ORDER BY 1 LIMIT ?",
+        (-len(suffix), suffix, *params, limit),
+    )
+    paths = [path for (path,) in rows]
     column_checks.check_texts(paths, "documents: doc_path")
     return paths
 
 
-def neighboring_paths(connection: apsw.Connection, path: str, limit: int) -> list[str]:
+def neighboring_paths(
+    connection: apsw.Connection, path: str, limit: int, filters: Filters | None = None
+) -> list[str]:
     """The paths before and after `path` in order, at most `limit` of each."""
-    sql = "SELECT doc_path FROM documents WHERE doc_path {} ? ORDER BY 1 {} LIMIT ?"
-    before = connection.execute(sql.format("<", "DESC"), (path, limit)).fetchall()
-    after = connection.execute(sql.format(">", "ASC"), (path, limit)).fetchall()
+    only, params = where.among(connection, filters)
+    sql = f"SELECT doc_path FROM documents WHERE doc_path {{}} ?{only} ORDER BY 1 {{}} LIMIT ?"
+    before = connection.execute(sql.format("<", "DESC"), (path, *params, limit)).fetchall()
+    after = connection.execute(sql.format(">", "ASC"), (path, *params, limit)).fetchall()
     paths = [neighbor for (neighbor,) in [*reversed(before), *after]]
     column_checks.check_texts(paths, "documents: doc_path")
     return paths
 
 
-def languages(connection: apsw.Connection) -> dict[str | None, int]:
+def languages(connection: apsw.Connection, filters: Filters | None = None) -> dict[str | None, int]:
     """How many documents each language has; None stands for an unknown language."""
-    counts = dict(connection.execute("SELECT lang, count(*) FROM documents GROUP BY lang"))
+    only, params = where.among(connection, filters)
+    sql = f"SELECT lang, count(*) FROM documents WHERE 1{only} GROUP BY lang"
+    counts = dict(connection.execute(sql, tuple(params)))
     column_checks.check_texts(counts, "documents: lang")
     return counts
 
 
-def tags(connection: apsw.Connection) -> dict[str, int]:
-    counts = dict(
-        connection.execute("SELECT tag, count(*) FROM document_tags GROUP BY tag ORDER BY tag")
-    )
+def tags(connection: apsw.Connection, filters: Filters | None = None) -> dict[str, int]:
+    only, params = where.among(connection, filters)
+    sql = f"SELECT tag, count(*) FROM document_tags WHERE 1{only} GROUP BY tag ORDER BY tag"
+    counts = dict(connection.execute(sql, tuple(params)))
     column_checks.check_texts(counts, "document_tags: tag")
     return counts
 
@@ -449,10 +481,15 @@ def chunks(connection: apsw.Connection, doc_id: int) -> list[Chunk]:
     return [_chunk(row) for row in rows]
 
 
-def counts(connection: apsw.Connection, column: str) -> dict[str, int]:
+def counts(
+    connection: apsw.Connection, column: str, filters: Filters | None = None
+) -> dict[str, int]:
     """How many documents have each value of `column`, which must not come from a user."""
+    only, params = where.among(connection, filters)
     rows = connection.execute(
-        f"SELECT coalesce({column}, 'none'), count(*) FROM documents GROUP BY 1 ORDER BY 1"
+        f"SELECT coalesce({column}, 'none'), count(*) FROM documents WHERE 1{only} "
+        "GROUP BY 1 ORDER BY 1",
+        tuple(params),
     )
     values = dict(rows)
     column_checks.check_texts(values, f"documents: {column}")

@@ -12,14 +12,23 @@ import apsw
 
 from kb.errors import NotFound, check_choice
 from kb.index import cosine, sparse_weights, token_codes
-from kb.store.model_rows import ATTEMPTS, Due, mismatch, passage, read_marks, status_of
+from kb.store.model_rows import (
+    ATTEMPTS,
+    Due,
+    counted,
+    mismatch,
+    passage,
+    read_marks,
+    status_of,
+)
 from kb.store.sqlite import column_checks
+from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.types import JsonDict, PendingChunk
 
 if TYPE_CHECKING:
-    from kb.types import ExamMark, ModelSpec, StoredModel, TokenVectors, Vector
+    from kb.types import ExamMark, Filters, ModelSpec, StoredModel, TokenVectors, Vector
 
 _MODELS = """
 SELECT model_id, name, version, dimension, ready, (SELECT chunks FROM state) - ready - failed,
@@ -91,6 +100,23 @@ def _without_expired(connection: apsw.Connection, model: StoredModel, expired: i
     )
 
 
+def models_within(connection: apsw.Connection, filters: Filters) -> list[StoredModel]:
+    """The models, with the counts of the chunks that a search with these filters can return."""
+    condition, params = where.condition(connection, filters, None)
+    sql = (
+        "SELECT count(*), total(e.state = 'ready'), total(e.state = 'failed'), "
+        "total(e.state = 'ready' AND e.sparse IS NOT NULL), "
+        "total(e.state = 'ready' AND e.tokens IS NOT NULL) "
+        "FROM documents d JOIN chunks c ON c.doc_id = d.doc_id "
+        "LEFT JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = ? "
+        f"WHERE {condition} AND {_EXPIRED} IS NOT TRUE"
+    )
+    return [
+        counted(each, connection.execute(sql, (each.model_id, *params)).fetchone())
+        for each in models(connection)
+    ]
+
+
 def set_exam_marks(
     connection: apsw.Connection, model_id: int, marks: Sequence[ExamMark] | None
 ) -> None:
@@ -144,14 +170,17 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
     return [status_of(each, last_error(connection, each.model_id)) for each in models(connection)]
 
 
-def count_missing_part(connection: apsw.Connection, model_id: int, part: str) -> int:
+def count_missing_part(
+    connection: apsw.Connection, model_id: int, part: str, filters: Filters | None = None
+) -> int:
     """How many vectors lack this part for good, without those of expired documents."""
+    only, params = where.among(connection, filters)
     sql = (
         f"SELECT count(*) FROM embeddings JOIN chunks USING (chunk_id) JOIN documents d "
         f"USING (doc_id) WHERE model_id = ? AND state = 'ready' AND attempts >= {ATTEMPTS} "
-        f"AND {part} IS NULL AND {_EXPIRED} IS NOT TRUE"
+        f"AND {part} IS NULL AND {_EXPIRED} IS NOT TRUE{only}"
     )
-    return int(scalar(connection, sql, (model_id,)))
+    return int(scalar(connection, sql, (model_id, *params)))
 
 
 def last_error(connection: apsw.Connection, model_id: int) -> str | None:

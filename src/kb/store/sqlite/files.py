@@ -9,12 +9,13 @@ from collections.abc import Iterable
 import apsw
 
 from kb.store.sqlite import column_checks, removed_documents
+from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
 from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kb.types import FileLocation, FileState, Root
+    from kb.types import FileLocation, FileState, Filters, Root
 
 
 _ROOT = column_checks.Shape("roots", ("root_id", "name", "path", "whole", "detached"))
@@ -25,21 +26,32 @@ _STATE_COLUMNS = (
 _STATE = column_checks.Shape("documents", (*_STATE_COLUMNS, "detached"))
 
 
-def roots(connection: apsw.Connection) -> list[Root]:
+def roots(connection: apsw.Connection, filters: Filters | None = None) -> list[Root]:
     from kb.types import Root
 
+    only, params = _used_roots(connection, filters)
     sql = (
         "SELECT root_id, name, path, whole, root_id IN (SELECT root_id FROM detached_roots) "
-        "FROM roots ORDER BY path"
+        f"FROM roots WHERE {only} ORDER BY path"
     )
     records = []
-    for row in connection.execute(sql):
+    for row in connection.execute(sql, params):
         _ROOT.check(row)
         root_id, name, path, whole, detached = row
         if not column_checks.is_path(path):
             raise column_checks.damaged(f"roots {root_id}: path")
         records.append(Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached)))
     return records
+
+
+def _used_roots(
+    connection: apsw.Connection, filters: Filters | None
+) -> tuple[str, tuple[Any, ...]]:
+    """The condition on `root_id` for roots with a document that matches; any without filters."""
+    if not filters:
+        return "1", ()
+    sql, params = where.condition(connection, filters, None)
+    return f"root_id IN (SELECT d.root_id FROM documents d WHERE {sql})", tuple(params)
 
 
 def ensure_root(
@@ -126,12 +138,15 @@ def sample(connection: apsw.Connection, limit: int) -> list[tuple[int, FileLocat
     return sorted(locations(connection, chosen).items())
 
 
-def per_root(connection: apsw.Connection) -> dict[str, int]:
-    rows = connection.execute(
+def per_root(connection: apsw.Connection, filters: Filters | None = None) -> dict[str, int]:
+    sql = (
         "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
-        "GROUP BY r.root_id ORDER BY r.name"
+        "{} GROUP BY r.root_id ORDER BY r.name"
     )
-    return dict(rows)
+    if not filters:
+        return dict(connection.execute(sql.format("")))
+    condition, params = where.condition(connection, filters, None)
+    return dict(connection.execute(sql.format(f"WHERE {condition}"), tuple(params)))
 
 
 def touch_file(connection: apsw.Connection, state: FileState, now_ns: int) -> None:

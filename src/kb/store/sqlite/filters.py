@@ -14,7 +14,10 @@ import apsw
 
 from kb.errors import check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
-from kb.values import Any, NamedTuple
+from kb.values import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from kb.types import Limits
 
 # The chunks of the documents that match a condition.
 CHUNKS_OF = "SELECT c.chunk_id FROM documents d JOIN chunks c ON c.doc_id = d.doc_id WHERE "
@@ -64,8 +67,35 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
         parts.append(("d.date >= ?", [date_bound("after", filters.after)]))
     if filters.before is not None:
         parts.append(("d.date < ?", [date_bound("before", filters.before)]))
+    if filters.limits is not None:
+        parts += _limits(filters.limits)
     sql = " AND ".join(part for part, _ in parts) or "1"
     return Condition(sql, [value for _, values in parts for value in values])
+
+
+def among(connection: apsw.Connection, filters: Filters | None) -> Condition:
+    """A condition to append to others on a `doc_id`; empty without filters."""
+    if not filters:
+        return Condition("", [])
+    sql, params = condition(connection, filters, None)
+    return Condition(f" AND doc_id IN (SELECT d.doc_id FROM documents d WHERE {sql})", params)
+
+
+def _limits(limits: Limits) -> list[tuple[str, list[Any]]]:
+    """What the caller may see. Notes belong to no root."""
+    from kb.types import NOTES_ROOT
+
+    parts: list[tuple[str, list[Any]]] = []
+    if limits.scopes:
+        parts.append((f"d.scope {_IN}", [_json_list(limits.scopes)]))
+    if limits.roots:
+        notes = " OR d.root_id IS NULL" if NOTES_ROOT in limits.roots else ""
+        named = f"d.root_id IN (SELECT root_id FROM roots WHERE name {_IN})"
+        parts.append((f"({named}{notes})", [_json_list(limits.roots)]))
+    if limits.tags:
+        some = f"d.doc_id IN (SELECT doc_id FROM document_tags WHERE tag {_IN})"
+        parts.append((some, [_json_list(limits.tags)]))
+    return parts
 
 
 def _types(connection: apsw.Connection, filters: Filters) -> tuple[str, ...]:

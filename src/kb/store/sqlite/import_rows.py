@@ -25,6 +25,16 @@ class SqliteTarget:
         sql = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM roots)"
         return not scalar(self._connection, sql)
 
+    def record_count(self) -> int:
+        sql = (
+            "SELECT (SELECT count(*) FROM roots) + (SELECT count(*) FROM documents) + "
+            "(SELECT count(*) FROM chunks) + (SELECT count(*) FROM removed_documents)"
+        )
+        return int(scalar(self._connection, sql))
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
     def models(self) -> list[StoredModel]:
         return embeddings.models(self._connection)
 

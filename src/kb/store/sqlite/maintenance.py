@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,17 @@ class SqliteMaintenance:
         with self._database.reading() as connection:
             yield export_format.line(export_rows.header(connection, vectors=vectors))
             yield from export_rows.lines(connection, vectors=vectors)
+
+    def load_in_steps(self, lines: Iterable[bytes], *, on_progress: OnProgress) -> ImportReport:
+        remaining = iter(lines)
+        header = export_format.header(next(remaining, b""), schema.VERSION)
+
+        @contextmanager
+        def transaction() -> Iterator[SqliteTarget]:
+            with self._database.writing() as connection:
+                yield SqliteTarget(connection)
+
+        return import_rows.load_in_steps(transaction, header, remaining, on_progress=on_progress)
 
     def load(self, lines: Iterable[bytes], *, merge: bool, on_progress: OnProgress) -> ImportReport:
         remaining = iter(lines)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -21,9 +21,10 @@ from kb.errors import NotFound
 from kb.index import cosine
 from kb.store.model_rows import ATTEMPTS, Due, due_at, packed_parts
 from kb.store.sqlite import embeddings
+from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
-from kb.types import EmbedCounts, Encoding, Failure, Job, Outcome, PendingChunk
+from kb.types import EmbedCounts, Encoding, Failure, Filters, Job, Outcome, PendingChunk
 
 if TYPE_CHECKING:
     from kb.ports import Clock
@@ -266,14 +267,17 @@ WHERE e.embedding_id IN (
     WHERE model_id = ?1 AND state = 'ready' AND sparse IS NULL AND error IS NOT NULL
   UNION SELECT embedding_id FROM embeddings
     WHERE model_id = ?1 AND state = 'ready' AND tokens IS NULL AND error IS NOT NULL)
-ORDER BY e.embedded_at DESC, e.chunk_id LIMIT ?2
+{only} ORDER BY e.embedded_at DESC, e.chunk_id LIMIT {limit}
 """
 
 
-def failures(connection: apsw.Connection, model_id: int, limit: int) -> list[Failure]:
+def failures(
+    connection: apsw.Connection, model_id: int, limit: int, filters: Filters | None = None
+) -> list[Failure]:
     """The most recent failures, newest first."""
-    sql = _FAILURES.format(attempts=ATTEMPTS)
-    rows: Iterable[Any] = connection.execute(sql, (model_id, limit))
+    only, params = where.among(connection, filters)
+    sql = _FAILURES.format(attempts=ATTEMPTS, only=only, limit=int(limit))
+    rows: Iterable[Any] = connection.execute(sql, (model_id, *params))
     return [
         Failure(chunk_id, path, searchable=bool(ready), attempts=attempts, error=error, at=at,
                 given_up=bool(given_up))
@@ -349,6 +353,9 @@ class SqliteQueue:
                 self._vectors.update_indexes(connection, model_id)
             return written
 
+    def listening(self, on_work: Callable[[], None]) -> None:  # noqa: ARG002  # nothing notifies
+        return None
+
     def end_job(self, job_id: int) -> None:
         with self._database.writing() as connection:
             end(connection, job_id)
@@ -357,9 +364,11 @@ class SqliteQueue:
         with self._database.reading() as connection:
             return jobs(connection, self._clock())
 
-    def failures(self, model_id: int, limit: int = 20) -> list[Failure]:
+    def failures(
+        self, model_id: int, limit: int = 20, filters: Filters | None = None
+    ) -> list[Failure]:
         with self._database.reading() as connection:
-            return failures(connection, model_id, limit)
+            return failures(connection, model_id, limit, filters)
 
     def last_error(self, model_id: int) -> str | None:
         with self._database.reading() as connection:

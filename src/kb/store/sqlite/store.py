@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.maintenance import SqliteMaintenance
     from kb.store.sqlite.queue import SqliteQueue
     from kb.store.sqlite.vectors import SqliteVectors
+    from kb.types import Degraded
 
 
 class SqliteStore:
@@ -96,6 +97,9 @@ class SqliteStore:
 
     def snapshot(self) -> AbstractContextManager[object]:
         return self._database.reading()
+
+    def degraded(self) -> tuple[Degraded, ...]:
+        return ()
 
     def close(self) -> None:
         self._database.close()

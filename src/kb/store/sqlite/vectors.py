@@ -58,6 +58,10 @@ class SqliteVectors:
         with self._database.reading() as connection:
             return embeddings.models(connection)
 
+    def models_within(self, filters: Filters) -> list[StoredModel]:
+        with self._database.reading() as connection:
+            return embeddings.models_within(connection, filters)
+
     def model_counts(self) -> list[JsonDict]:
         with self._database.reading() as connection:
             return embeddings.counts(connection)
@@ -102,9 +106,9 @@ class SqliteVectors:
         with self._database.writing() as connection:
             return embeddings.drop(connection)
 
-    def count_missing_part(self, model_id: int, part: str) -> int:
+    def count_missing_part(self, model_id: int, part: str, filters: Filters | None = None) -> int:
         with self._database.reading() as connection:
-            return embeddings.count_missing_part(connection, model_id, part)
+            return embeddings.count_missing_part(connection, model_id, part, filters)
 
     # --- retrieval --------------------------------------------------------------------------------
 

@@ -1,0 +1,62 @@
+"""Views of a knowledge base for callers that may see only some of its documents."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from kb.embedding.service import Embedding
+from kb.library.knowledge_base import KnowledgeBase
+from kb.store.limited import LimitedStore
+from kb.types import Identity, Limits
+
+if TYPE_CHECKING:
+    from kb.ports import Encoder, Judge
+
+_MAX_VIEWS = 64
+
+
+class LimitedKnowledgeBase(KnowledgeBase):
+    """The documents of `base` within `limits`, and nothing else of it. Uses the models of `base`.
+
+    Notes can be added, tagged and removed within the limits; files cannot be ingested. What
+    concerns the whole store raises `Forbidden`.
+    """
+
+    def __init__(self, base: KnowledgeBase, limits: Limits) -> None:
+        store = LimitedStore(base._store, limits)
+        super().__init__(config=base.config, clock=base._clock, store=store)
+        self._base = base
+        self._loaded_embedding = Embedding(store, base.config, base._embedding.encoders)
+
+    def encoder(self) -> Encoder | None:
+        return self._base.encoder()
+
+    def judge(self) -> Judge | None:
+        return self._base.judge()
+
+    def close(self) -> None:
+        """Release the view; `base` stays open."""
+        if self._loaded_searcher is not None:
+            self._loaded_searcher.close()
+
+
+class Views:
+    """What each caller sees of a knowledge base. Threads may share it."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self._kb = kb
+        self._lock = threading.Lock()
+        self._limited: dict[Limits, LimitedKnowledgeBase] = {}
+
+    def of(self, identity: Identity | None) -> KnowledgeBase:
+        """The knowledge base itself, or a view of it if the identity has limits."""
+        if identity is None or not identity.limits:
+            return self._kb
+        with self._lock:
+            view = self._limited.pop(identity.limits, None)
+            view = view or LimitedKnowledgeBase(self._kb, identity.limits)
+            self._limited[identity.limits] = view  # the last one used comes last
+            if len(self._limited) > _MAX_VIEWS:
+                del self._limited[next(iter(self._limited))]
+            return view

@@ -1,0 +1,42 @@
+"""Reads on a standby: how far it is behind, and whether it has what this process has written."""
+
+from __future__ import annotations
+
+import threading
+
+from kb.store.postgres.pool import Connection, Pool
+
+# On a standby that has replayed all it received, nothing is known to be missing, unless it has
+# lost the primary. A primary is not behind.
+_POSITION = """
+SELECT pg_is_in_recovery(),
+  NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= %s::pg_lsn,
+  CASE WHEN NOT pg_is_in_recovery() THEN 0
+    WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()
+      AND EXISTS (SELECT 1 FROM pg_stat_wal_receiver) THEN 0
+    ELSE coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0) END
+"""
+_NOTHING = "0/0"
+
+
+class Standbys:
+    """The connections for reads, and the last write of this process. Threads may share it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._lock = threading.Lock()
+        self._written = _NOTHING  # the position in the log; standbys that lack it are not read
+
+    def wrote(self, connection: Connection) -> None:
+        """Remember the position of the log after a commit."""
+        row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        with self._lock:
+            self._written = _NOTHING if row is None else row[0]
+
+    def lag_s(self, connection: Connection) -> float | None:
+        """How many seconds the server of this connection is behind, at the start of its snapshot;
+        None if it lacks a write of this process."""
+        row = connection.execute(_POSITION, (self._written,)).fetchone()
+        if row is None or not row[1]:
+            return None
+        return float(row[2])

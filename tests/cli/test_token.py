@@ -1,0 +1,71 @@
+"""`kb token`, and a server that uses the tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kb import KnowledgeBase
+from kb.server.lifecycle import open_tokens
+from kb.types import Identity, Limits
+from tests.cli.conftest import Run
+from tests.cli.test_contract import Valid
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".kb").mkdir()
+    return tmp_path
+
+
+def test_tokens_are_added_listed_rotated_and_revoked(place: Path, run: Run, valid: Valid) -> None:
+    assert run("token", "list").err == "no tokens; to create one: kb token add NAME\n"
+    added = run("token", "add", "ci", "--scope", "project", "--tags", "a,b", "--rate", "60")
+    first = added.lines[0]
+    assert (added.status, added.err) == (0, "keep it now: it is not shown again\n")
+    assert (
+        run("token", "list").out == "ci: read, scope project, tags a or b, 60 requests per minute\n"
+    )
+    identity = Identity("ci", "read", Limits(("project",), (), ("a", "b")), 60)
+    with KnowledgeBase(place / ".kb") as kb:
+        tokens = open_tokens(kb)
+        assert tokens.identify(first) == identity
+        rotated = run("token", "rotate", "ci", "--json").json
+        valid("token.v1", rotated)
+        assert (tokens.identify(first), tokens.identify(rotated["token"])) == (None, identity)
+        listed = run("token", "list", "--json").json
+        valid("tokens.v1", listed)
+        assert [each["name"] for each in listed["tokens"]] == ["ci"]
+        valid("tokens.v1", run("token", "revoke", "ci", "--json").json)
+        assert tokens.identify(rotated["token"]) is None
+
+
+def test_a_token_has_an_expiry(place: Path, run: Run) -> None:
+    assert run("token", "add", "ci", "--ttl", "90d").status == 0
+    assert "expires 20" in run("token", "list").out
+    refused = run("token", "add", "other", "--ttl", "soon")
+    assert (refused.status, "soon" in refused.err) == (2, True)
+
+
+def test_an_unknown_folder_is_only_a_warning(place: Path, run: Run) -> None:
+    added = run("token", "add", "ci", "--root", "handbook", "--root", "note:")
+    assert (added.status, "no folder handbook yet" in added.err) == (0, True)
+
+
+def test_errors_name_the_next_step(place: Path, run: Run) -> None:
+    run("token", "add", "ci")
+    again = run("token", "add", "ci")
+    assert (again.status, "kb token rotate ci" in again.err) == (2, True)
+    assert "kb token list" in run("token", "revoke", "nobody").err
+    assert "right" in run("token", "add", "x", "--right", "all").err
+
+
+def test_the_setting_names_another_file(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_SERVE_TOKENS", str(place / "mine.json"))
+    assert run("token", "add", "ci").status == 0
+    assert (place / "mine.json").exists()
