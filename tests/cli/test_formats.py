@@ -62,7 +62,7 @@ FOUND = [
     ("Slocum", "reference", "lib/refs.bib#L1-L4", "vim +1"),
     ("Bermuda", "reference", "lib/refs.ris#L1-L3", "vim +1"),
     ("mooring invoice", "email", "lib/inbox.mbox#L1-L3", ""),
-    ("lithium thionyl", "conversation", "lib/conversations.json#L1-L17", ""),
+    ("lithium thionyl", "conversation", "lib/conversations.json#L1-L20", ""),
     ("locker cupboard", "conversation", "lib/2024-03-09.json#L1-L10", ""),
     ("Vermeers", "reference", "lib/refs.json#L1-L3", "vim +1"),
     ("pontoon", "email", "lib/1709971200.M1P22.host:2,S#L1-L5", ""),
