@@ -72,6 +72,8 @@ def write_paged(text: str) -> None:
     if text.count("\n") < get_terminal_size().lines - 1:
         write(text)
         return
+    import click
+
     os.environ.setdefault("LESS", "FRX")
     click.echo_via_pager(text)
 
