@@ -67,8 +67,6 @@ def write_paged(text: str) -> None:
     text on the screen and understands colors, unless $LESS says otherwise."""
     from shutil import get_terminal_size
 
-    import click
-
     if text.count("\n") < get_terminal_size().lines - 1:
         write(text)
         return
