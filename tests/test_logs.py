@@ -9,7 +9,12 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "kb"
 # Those who say where logs go; a parser process sends its own to its parent.
-SETTING = {"logs.py", "cli/log_handlers.py", "ingest/parser_worker.py"}
+SETTING = {
+    "logs.py",
+    "cli/log_handlers.py",
+    "ingest/parser_worker.py",
+    "ingest/parser_support/ocr.py",  # silences a library
+}
 
 WARN = "from kb.logs import logger; logger('kb.search').warning('degraded')"
 

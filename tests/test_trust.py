@@ -96,6 +96,7 @@ def test_other_settings_are_ignored_and_named(store: Path, key: str) -> None:
     value = '"numpy"' if key == "store.vector_backend" else value
     value = '"int8"' if key == "models.tokens" else value
     value = '"none"' if key == "open.links" else value
+    value = '"json"' if key == "serve.log_format" else value
     file = write(store, f"[{section}]\n{name} = {value}\n[search]\ndefault_top = 7\n"
                  if section != "search" else f"[search]\n{name} = {value}\n")  # fmt: skip
     config = load(store)

@@ -153,8 +153,9 @@ def test_r7_4_a_slow_one_is_a_warning_with_its_query(
 def test_r7_5_a_gpu_is_used_where_there_is_one(
     gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For vectors and for reranking. The runtime reports a GPU; the test checks the requested
-    provider and runs on the CPU."""
+    """For vectors and for reranking, if `models.provider` names it: by default, int8 graphs stay on
+    the CPU, where they are faster, and torch runs kb-mini on a GPU (tests/models/test_device.py).
+    The runtime reports a GPU; the test checks the requested provider and runs on the CPU."""
     import onnxruntime
 
     real, asked = onnxruntime.InferenceSession, []
@@ -171,7 +172,8 @@ def test_r7_5_a_gpu_is_used_where_there_is_one(
     monkeypatch.setattr(onnxruntime, "InferenceSession", Pretending)
     cpu = "CPUExecutionProvider"
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [gpu, cpu])
-    encoder, judge = models.encoder(Config()), models.judge(Config())
+    config = Config(models=replace(Config().models, provider=gpu))
+    encoder, judge = models.encoder(config), models.judge(config)
     assert encoder is not None
     assert judge is not None
     with KnowledgeBase(tmp_path / "kb.sqlite", encoder=encoder, judge=judge) as kb:

@@ -55,6 +55,20 @@ NOT_RUN = {
         "how-to/team.md",
         "pg_dump --schema=kb --format=custom --file=team.dump postgresql://kb@db.example.org/team",
     ): _NO_DATABASE,
+    ("how-to/team.md", "kb embed --worker"): "it runs until it is stopped; test_workers runs it",
+    ("how-to/team.md", "docker build -t kb ."): "it needs a container engine; test_containers runs"
+    " the same commands",
+    (
+        "how-to/team.md",
+        "export KB_STORE=postgresql://kb@db1.example.org,db2.example.org/team",
+    ): _NO_DATABASE,
+    (
+        "how-to/team.md",
+        "export KB_STORE='postgresql://kb@db1.example.org,db2.example.org/team"
+        "?read=standby&max_lag_s=5'",
+    ): _NO_DATABASE,
+    ("how-to/serve.md", "kb token add alice --right write"): "its tokens are random; test_token"
+    " runs the commands",
     ("tutorial.md", "python3 -m venv .venv"): _FETCHES,
     ("tutorial.md", "mkdir -p ~/.local/bin"): "the reader of the tests has such a command already",
     ("tutorial.md", "mkdir ~/tidepool"): "the reader of the tests has such a folder already",

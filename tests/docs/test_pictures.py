@@ -42,7 +42,7 @@ def test_there_are_no_others_and_each_is_shown(pictures: ModuleType) -> None:
 def test_the_layers_are_those_of_the_import_contract(pictures: ModuleType) -> None:
     contract = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     layers = pictures.diagrams.import_layers()
-    assert layers[0] == ["cli"]
+    assert layers[0] == ["cli", "integrations"]
     assert all(f"kb.{name}" in contract for row in layers for name in row)
 
 

@@ -109,7 +109,7 @@ def test_a_bad_byte_in_a_long_file_leaves_what_was_known(
     plug_in(monkeypatch, "ShortWindows")
     library.put("a.txt", "good words\n\n" * 500)
     library.ingest("")
-    library.put("a.txt", b"good words\n\n" * 500 + b"\xff", hours_ago=1)
+    library.put("a.txt", b"good words\n\n" * 500 + b"\x90\xff", hours_ago=1)
     report = library.ingest("")
     assert [note.path for note in report.failed] == ["library/a.txt"]
     (document,) = library.documents().values()

@@ -51,7 +51,7 @@ def detected(parsers: Parsers, name: str, data: bytes = b"text") -> str | None:
         ("a.txt", b"", "text"),
         ("README", b"words", "text"),
         ("program", b"\x7fELF\0\0\1", None),
-        ("a.png", b"", None),
+        ("a.png", b"", "image"),
         ("a.unheard", b"text", None),
         ("a.html", b"<p>text", "html"),
         ("a.rst", b"text", "rst"),

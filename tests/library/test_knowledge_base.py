@@ -37,7 +37,7 @@ def test_dry_run_writes_nothing(kb: KnowledgeBase, library: Library) -> None:
 
 
 def test_reports_fit_their_schema(kb: KnowledgeBase, library: Library) -> None:
-    root = library({"a.md": "words\n", "bad.md": "caf\xe9".encode("latin-1")})  # type: ignore[dict-item]
+    root = library({"a.md": "words\n", "bad.md": b"caf\x90\xff"})  # type: ignore[dict-item]
     report = kb.ingest(root)
     assert [note.path for note in report.failed] == ["lib/bad.md"]
     validate(wire.ingest_report(report))

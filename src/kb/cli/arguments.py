@@ -84,6 +84,7 @@ _OPTIONS = {
     "--min-relevance": _Option("min_relevance", float),
     "--rerank": _Option("rerank", group="rerank"),
     "--no-rerank": _Option("no_rerank", group="rerank"),
+    "--exact": _Option("exact"),
     "--group": _Option("group"),
     "--all": _Option("show_all"),
     "--tags": _Option("tags", utf8_text, many=True),

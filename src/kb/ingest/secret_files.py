@@ -46,7 +46,8 @@ _SECRET_NAMES = frozenset(
         "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
     }
 )  # fmt: skip
-_PASSWORD_STEMS = ("credentials", "logins", "password", "passwords")
+_PASSWORD_STEMS = ("credentials", "password", "passwords")
+_LOGINS = ("logins.ods", "logins.xlsx")  # text files of this name may be statistics
 _SHEETS = (".csv", ".ods", ".tsv", ".xlsx")
 _SECRET_STARTS = (".env.", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa")
 _SECRET_JSON = ("client_secret", "gcp-key", "gcp_key", "service-account", "service_account")
@@ -201,6 +202,7 @@ def is_secret_name(name: str, *, folder: bool = False) -> bool:
         or lower.endswith(_SECRET_ENDS)
         or lower.startswith(_SECRET_STARTS)
         or (lower.endswith(".json") and lower.startswith(_SECRET_JSON))
+        or lower in _LOGINS
         or (lower.endswith(_SHEETS) and lower.rpartition(".")[0] in _PASSWORD_STEMS)
     )
 

@@ -462,7 +462,7 @@ def test_only_images() -> None:
     def image(canvas: Any) -> None:
         canvas.rect(100, 100, 300, 300, fill=1)
 
-    with pytest.raises(Unsupported, match="only images: no text in this PDF"):
+    with pytest.raises(Unsupported, match="only images: reading its text needs the extra ocr"):
         parse(made(image, image))
 
 

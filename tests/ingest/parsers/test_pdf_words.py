@@ -48,15 +48,13 @@ class Words:
     def lost_in(self, passages: Words) -> set[str]:
         """The words that `passages` lack, even if words are joined at hyphens."""
         there = passages.words
-        joined = {head + word for head in self.heads for word in self.words} & there
+        heads = "|".join(map(re.escape, self.heads)) or "(?!)"
         whole = {
             word
             for word in self.words - there
-            if any(
-                one == head + word or (one.startswith(word) and word in self.heads)
-                for one in joined
-                for head in self.heads
-            )
+            for one in there
+            if re.fullmatch(f"(?:{heads})+{re.escape(word)}", one)
+            or (word in self.heads and re.fullmatch(f"(?:{heads})*{re.escape(word)}.+", one))
         }
         return set(self.words - there - whole)
 
