@@ -32,7 +32,6 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     """The condition on `documents d` for these filters; with `now`, it excludes expired
     documents."""
     from kb.store.filter_values import checked, date_bound  # most searches have no filters
-    from kb.text.wikilinks import keys_of
 
     filters = checked(filters)
     parts: list[tuple[str, list[Any]]] = []
@@ -59,6 +58,8 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
     if filters.links_to is not None:
+        from kb.text.wikilinks import keys_of
+
         parts.append((
             f"EXISTS (SELECT 1 FROM json_each(d.metadata, '$.links_to') AS l WHERE l.value {_IN})",
             [_json_list(keys_of(filters.links_to))],
