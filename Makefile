@@ -62,6 +62,7 @@ quality: .venv/dev  ## search quality on judged collections (KB_DATA or ../share
 	$(BIN)/python -m bench.quality
 	$(BIN)/python -m bench.fusion
 	$(BIN)/python -m bench.questions
+	$(BIN)/python -m bench.everyday
 	$(BIN)/python -m bench.relevance
 	$(BIN)/python -m bench.answers
 

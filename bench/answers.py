@@ -2,10 +2,10 @@
 
 For xquad-en (see `bench.quality`): a store of its paragraphs, its questions, and as many questions
 of other collections, which nothing in the store answers. A question counts as answered if the
-sentence with the answer is among the first three. Which sentence that is, is known if KB_XQUAD
-names XQuAD's `xquad.en.json`, which has the answers' places; otherwise a sentence of the judged
-paragraph counts, which is easier. KB_QUESTIONS sets the largest number of questions of each kind,
-600 by default.
+sentence with the answer is among the first three. If KB_XQUAD is the path of XQuAD's
+`xquad.en.json`, which has the positions of the answers, that sentence is known; otherwise any
+sentence of the judged paragraph counts, which is easier. KB_QUESTIONS sets the largest number of
+questions of each kind, 600 by default.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ COLBERT = Bound("R5.3", "rerank of 100, colbert", 1000, PRODUCTS)
 CROSS_ENCODER = Bound("R5.3", "rerank of 100, cross-encoder", 1000, PRODUCTS)
 SPARSE = Bound("R1.3", "sparse embedding of one chunk", 1000, PRODUCTS)
 PROCESS = Bound("14", "kb search --mode lexical, whole process", 150, PYTHON)
-# Recorded, not specified: what the imports of a search may cost. It was 4.6 times.
+# A limit for the imports of a search; not in the specification. Its ratio was 4.6 when the limit
+# was set.
 START = Bound("start", "the same, processor time", 68.75, PYTHON)
 
 

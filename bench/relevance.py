@@ -8,10 +8,11 @@ collections. None of these collections is used to fit the parameters (`training.
 
 AUROC is the probability that the first hit of an answerable question has a higher relevance than
 that of another question. ECE, the expected calibration error, is the mean difference of relevance
-and truth over ten bins; with few questions, even true estimates have one by chance, which is shown
-beside it. All are shown for stores with none, some and all of their vectors. The last columns are
-about the profile `memory`: how many of ten hits remain for questions about something else, and the
-share of right hits that remain. KB_QUESTIONS sets the largest number of questions, 100 by default.
+and truth over ten bins; with few questions, even perfectly calibrated estimates show an error by
+chance, which is shown beside it. All are shown for stores with none, some and all of their vectors.
+The last columns are about the profile `memory`: how many of ten hits remain for questions about
+something else, and the share of right hits that remain. KB_QUESTIONS sets the largest number of
+questions, 100 by default.
 """
 
 from __future__ import annotations
@@ -144,8 +145,8 @@ def calibration_error(pairs: Pairs) -> float:
 
 
 def error_by_chance(pairs: Pairs) -> float:
-    """The calibration error that estimates would show on average if they were true: with few hits
-    in a bin, the share of right ones differs from the estimates by chance."""
+    """The calibration error that perfectly calibrated estimates would show on average: with few
+    hits in a bin, the share of right ones differs from the estimates by chance."""
     chance = random.Random(0)
     return fmean(
         calibration_error([(value, chance.random() < value) for value, _ in pairs])

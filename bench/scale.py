@@ -1,8 +1,8 @@
-"""Retrieval by the size of the store: words, dense and sparse vectors, at 10,000 and 100,000
-passages (`scale`) and at a million (`million`, which takes minutes and 6 GB of memory).
+"""Retrieval times by store size: words, dense and sparse vectors, at 10,000 and 100,000 passages
+(`scale`) and at a million (`million`, which takes minutes and 6 GB of memory).
 
 Postings and vectors are generated at the level of the index: words and terms by Zipf's law with
-repetitions, vectors in topics of very different sizes. The yardstick is a scan of the same number
+repetitions, vectors in topics of very different sizes. The reference is a scan of the same number
 of float32 vectors, in the same run; `bench.bounds.SCALE` has the largest ratios to it. Times are
 processor times of one thread, so that other work on the machine matters less.
 """
@@ -67,7 +67,7 @@ def vectors(count: int, seed: int = 1) -> Floats:
 
 
 class Postings(NamedTuple):
-    """Postings by term, the number of words of each passage, and the odds of each term."""
+    """Postings by term, the number of words in each passage, and the probability of each term."""
 
     starts: NDArray[np.int64]
     places: NDArray[np.uint32]

@@ -91,7 +91,7 @@ def threeway_store(plain: Path, count: int, spec: ModelSpec) -> Path:
 
 
 def build_word_index(path: Path) -> None:
-    """Write the file of postings, as an ingest does at its end."""
+    """Write the postings file, as an ingest does at its end."""
     store = SqliteStore(path)
     store.fulltext.build_index()
     store.close()

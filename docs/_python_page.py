@@ -51,10 +51,16 @@ def _name(name: str, value: Any) -> str:
 
 
 def public_members(cls: type) -> list[tuple[str, Any]]:
-    """The methods and properties that a class itself defines, in source order."""
+    """The methods and properties that a class itself defines, in source order, then those of its
+    base classes in kb."""
+    bases = [each for each in getattr(cls, "__mro__", ())[1:] if each.__module__.startswith("kb.")]
+    members: dict[str, Any] = {}
+    for each in (cls, *bases):
+        for name, member in getattr(each, "__dict__", {}).items():
+            members.setdefault(name, member)
     return [
         (name, member)
-        for name, member in getattr(cls, "__dict__", {}).items()
+        for name, member in members.items()
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
     ]
 

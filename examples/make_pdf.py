@@ -1,7 +1,7 @@
-"""Make library/papers/mooring-study.pdf again, byte for byte.
+"""Regenerate library/papers/mooring-study.pdf, byte for byte.
 
-Needs reportlab, which `pip install -e '.[dev]'` brings. Pages are not compressed and carry no
-date, so that the file depends on this script and on the version of reportlab alone.
+Needs reportlab, which `pip install -e '.[dev]'` installs. Pages are not compressed and contain no
+date, so that the file depends only on this script and the version of reportlab.
 
     python examples/make_pdf.py [FILE]
 """

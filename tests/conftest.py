@@ -36,7 +36,7 @@ settings.register_profile(
 )
 settings.load_profile("kb")
 
-# A shell that starts the suite in the background lets it, and all that it starts, ignore Ctrl-C.
+# A shell that starts the suite in the background makes it, and all of its children, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -44,7 +44,7 @@ NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z
 
 
 class Clock:
-    """A clock that stands still until a test advances it."""
+    """A clock that does not move until a test advances it."""
 
     def __init__(self, seconds: float = NOON) -> None:
         self.seconds = seconds
@@ -60,7 +60,7 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))  # threads depend on it
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     monkeypatch.setenv("KB_MODELS_JUDGE", "none")
-    monkeypatch.setenv("KB_MODELS_EXAM", "false")  # encoders of tests cannot read
+    monkeypatch.setenv("KB_MODELS_EXAM", "false")  # the encoders of tests would fail it
     home = tmp_path / "home"
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(home))

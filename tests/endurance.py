@@ -45,7 +45,7 @@ def ingest(store: str, folder: str, operations: str) -> None:
 
 
 def read(store: str, reader: str, operations: str) -> None:
-    """Every response shows complete documents, each in one version."""
+    """Check that every response contains complete documents, each in a single version."""
     with KnowledgeBase(store) as kb:
         for number in range(int(operations)):
             if number % 4 == 0:

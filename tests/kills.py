@@ -1,11 +1,10 @@
 """Processes killed in the middle of any operation: `python -m tests.kills --kills 1000`
 
 A child works on a store and is killed with SIGKILL after a random time; it reports through a pipe
-what it has done so far. Then another child checks: the file is sound, every document that was
-reported is there whole, nothing is there that nobody wrote, the operation completes when it is run
-again, and no file is left beside those that should be there. Children are forked from a process
-that has everything loaded and neither threads nor connections, so that a kill takes a fraction of a
-second.
+what it has done so far. Then another child checks: the file is intact, every document that was
+reported exists completely, nothing exists that nobody wrote, the operation completes when it is run
+again, and no other files are left behind. Children are forked from a process that has everything
+loaded and neither threads nor connections, so that a kill takes a fraction of a second.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _config() -> Config:
     )
 
 
-# --- what is done to the store --------------------------------------------------------------------
+# --- operations on the store ----------------------------------------------------------------------
 
 
 @dataclass
@@ -105,7 +104,7 @@ def add(state: State, say: Say) -> None:
 def remove(state: State, say: Say) -> None:
     with opened(state.store) as kb:
         for path in sorted(state.notes)[: NOTES + 5]:
-            with suppress(NotFound):  # removed by the one that was killed, before it could tell
+            with suppress(NotFound):  # removed by the killed process before it could report it
                 say(kb.remove(path)[0])
 
 
@@ -233,7 +232,7 @@ def watch(state: State, say: Say) -> None:
             file = state.files / f"{number % FILES}.md"
             part = Path(
                 f"{state.folder}.part"
-            )  # a file that a kill leaves cut off is not kb's doing
+            )  # kb is not responsible for a file truncated by a kill
             part.write_text(text(file.name, number), encoding="utf-8")
             part.replace(file)
             time.sleep(0.01)
@@ -252,7 +251,7 @@ OPERATIONS: dict[str, Callable[[State, Say], None]] = {
 ENDLESS = ("serve", "watch")
 
 
-# --- what must hold afterwards --------------------------------------------------------------------
+# --- checks afterwards ----------------------------------------------------------------------------
 
 
 def look(state: State, name: str, reported: list[Any]) -> dict[str, Any]:
@@ -384,7 +383,7 @@ class Campaign:
                 if kind == "uploaded":
                     self.state.uploads[upload] = data[0]
                 else:
-                    self.state.uploads.pop(upload, None)  # one under way may be there or not
+                    self.state.uploads.pop(upload, None)  # an unfinished upload need not exist
 
     def _compare(self, name: str, reported: list[Any], found: dict[str, Any]) -> None:
         state = self.state

@@ -21,7 +21,7 @@ def link_outside(path: Path) -> None:
 
 def unix_socket(path: Path) -> None:
     before = os.getcwd()
-    os.chdir(path.parent)  # the path of a socket is short
+    os.chdir(path.parent)  # the path of a socket must be short
     try:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(path.name)

@@ -1,4 +1,4 @@
-"""Shapes against the JSON Schemas of the package."""
+"""Validates JSON output against the schemas of the package."""
 
 from __future__ import annotations
 

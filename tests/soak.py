@@ -50,7 +50,7 @@ class Report:
     most_bytes: int = 0
     largest_wal: int = 0
     problems: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)  # document -> a word that only it holds
+    kept: dict[str, str] = field(default_factory=dict)  # document -> a word that only it contains
     deleted: set[str] = field(default_factory=set)
 
     def note(self, operation: str, status: int, seconds: float, answer: bytes) -> None:
@@ -213,7 +213,7 @@ def _json(value: dict[str, Any]) -> bytes:
     return json.dumps(value).encode()
 
 
-# --- around the clients ---------------------------------------------------------------------------
+# --- server and files -----------------------------------------------------------------------------
 
 
 @asynccontextmanager

@@ -89,7 +89,8 @@ def test_backups_and_exports_tidy_up(kb: KnowledgeBase, tmp_path: Path, how: str
 
 
 def test_files_of_unknown_owners_are_removed_after_a_day(tmp_path: Path) -> None:
-    """Files of other machines, of other versions of kb, and on Windows."""
+    """The owner of a file is unknown if it comes from another machine or another version of kb, and
+    on Windows."""
     old, new = tmp_path / ".x.1234abcd.part", tmp_path / ".x.00000000-1-abcd.part"
     mine = tmp_path / ".x.part.txt"
     for path in (old, new, mine):
@@ -109,7 +110,7 @@ def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
             part.write_text("x")
 
 
-# --- what must not be replaced --------------------------------------------------------------------
+# --- protected files ------------------------------------------------------------------------------
 
 Write = Callable[..., object]
 WRITERS = pytest.mark.parametrize("how", ["backup", "export"])

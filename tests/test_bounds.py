@@ -17,7 +17,7 @@ def test_the_ratio_is_that_of_the_reference_machine() -> None:
 @pytest.mark.parametrize(
     ("time_ms", "reference_time_ms", "faults"),
     [
-        (150, 10, []),  # just so, on the reference
+        (150, 10, []),  # exactly at the bound, on the reference machine
         (149, 10, []),
         (300, 20, []),  # half as fast a machine, twice the time
         (75, 5, []),  # twice as fast, half the time
@@ -61,7 +61,7 @@ def test_the_figures_are_those_of_the_contract() -> None:
         "kb search --mode lexical, whole process": 150,
     }
     named = [each for each in vars(bounds).values() if isinstance(each, Bound)]
-    recorded = {bounds.START}  # not of the contract
+    recorded = {bounds.START}  # not part of the contract
     assert {bound.what: bound.limit_ms for bound in named if bound not in recorded} == figures
     assert bounds.START.most == 5.5
     assert bounds.PROCESS.most == 12

@@ -1,4 +1,4 @@
-"""Messages about degraded answers, shared by all interfaces."""
+"""Messages about degraded responses, shared by all interfaces."""
 
 from __future__ import annotations
 

@@ -94,13 +94,13 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         assert_healthy(resumed)
 
 
-# --- many at once ---------------------------------------------------------------------------------
+# --- concurrency ----------------------------------------------------------------------------------
 
 
 def test_many_processes_at_once(tmp_path: Path) -> None:
     store, folder = tmp_path / "kb.sqlite", tmp_path / "files"
     folder.mkdir()
-    with KnowledgeBase(store) as kb:  # so that there is something to find from the start
+    with KnowledgeBase(store) as kb:  # so that searches find something from the start
         put(kb._store, "first", *(f"needle version0 {part}" for part in range(CHUNKS)))
     jobs = [("write", f"w{number}", "1500") for number in range(4)]
     jobs += [("ingest", str(folder), "150")]
@@ -121,7 +121,7 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
         assert {document.chunks for document in kb.documents()} == {CHUNKS}
 
 
-# --- no room --------------------------------------------------------------------------------------
+# --- a full disk ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _small_disk(folder: Path, *, real: bool) -> Iterator[Callable[[int], None] |
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-# Where nothing may be mounted, there is a limit on files, or SQLite is told of one.
+# Where mounting is not allowed, these programs limit the file size or SQLite's page count instead.
 PRETENDED = {
     "limited": """
 import resource, sys
@@ -192,7 +192,7 @@ def test_a_full_disk(tmp_path: Path, disk: str) -> None:
             kept = contents(kb)
             assert kept
         done = subprocess.run([*COMMAND, *call], capture_output=True, text=True, timeout=120)
-        # On a slow machine it tells how far it is; there is nothing else to be told.
+        # On a slow machine it reports its progress, and nothing else.
         told = [line for line in done.stderr.splitlines() if not line.startswith("read: ")]
         assert (done.returncode, told) == (0, [])
         with KnowledgeBase(store) as kb:
@@ -226,7 +226,7 @@ def test_a_disk_without_a_free_byte(tmp_path: Path) -> None:
             assert_healthy(kb)
 
 
-# --- killed in the midst of anything --------------------------------------------------------------
+# --- kills during any operation -------------------------------------------------------------------
 
 KILLED = """
 import sys
@@ -241,7 +241,7 @@ print(*campaign.problems, sep="\\n", file=sys.stderr)
 
 
 def test_any_operation_killed(tmp_path: Path) -> None:
-    """In a separate process, which has no threads when it forks. `python -m tests.kills` does
+    """Runs in a separate process, which has no threads when it forks. `python -m tests.kills` tests
     more."""
     told = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path / "kills", "45"],

@@ -70,7 +70,7 @@ def test_half_a_character_is_refused(
     with pytest.raises(InvalidRequest) as error:
         ask(kb)
     assert error.value.hint
-    error.value.message.encode()  # which says so in Unicode
+    error.value.message.encode()  # the message is valid Unicode
     assert kb.index_version() == before
 
 

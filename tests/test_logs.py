@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "kb"
-# Those who say where logs go; a parser process sends its own to its parent.
+# The modules that configure logging; a parser process sends its logs to its parent.
 SETTING = {
     "logs.py",
     "cli/log_handlers.py",

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kb.config import store_path, user_file
+from kb.config import user_file
+from kb.locations import store_path
 from kb.paths import find_store
 
 FOLDERS = ("made/.kb", "made/deep", "data", "folder")

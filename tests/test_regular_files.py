@@ -38,7 +38,7 @@ LIMIT = 1_000
 
 @contextmanager
 def watchdog(seconds: int = 60) -> Iterator[None]:
-    """Let a call that waits forever fail instead."""
+    """Fail a call that waits forever."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"still at work after {seconds} s")
@@ -83,7 +83,7 @@ def test_a_file_that_is_not_there_is_the_systems_error(root: Path) -> None:
         read_file("a/b/note.md/x", LIMIT, root=root)
 
 
-# --- what is not a regular file -------------------------------------------------------------------
+# --- files that are not regular -------------------------------------------------------------------
 
 
 @posix
@@ -92,7 +92,7 @@ def test_a_pipe_a_socket_a_folder_and_a_device_are_refused_at_once(
     root: Path, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(root / "pipe")
-    monkeypatch.chdir(root)  # a socket's path is short
+    monkeypatch.chdir(root)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as server, watchdog():
         server.bind("socket")
         for name in ("pipe", "socket", "a"):
@@ -278,7 +278,7 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
     assert after == lowest
 
 
-# --- any tree -------------------------------------------------------------------------------------
+# --- random trees ---------------------------------------------------------------------------------
 
 _names = st.sampled_from(["a", "b", "c", ".", "..", ""])
 _paths = st.lists(_names, min_size=1, max_size=4).map("/".join)
@@ -291,7 +291,7 @@ _entries = st.lists(st.tuples(_paths, st.sampled_from(["file", "folder", "link"]
 def test_exactly_the_files_reached_without_a_link_are_read(
     entries: list[tuple[str, str, str]], asked: list[str]
 ) -> None:
-    """In any tree of files, folders and links, and for any path."""
+    """This holds for any path in any tree of files, folders and links."""
     with TemporaryDirectory() as folder:
         top = Path(os.path.realpath(folder))
         (top / "secret").write_bytes(b"secret")

@@ -18,17 +18,17 @@ from kb.config import (
     keys,
     load,
     settings_file,
-    store_path,
     trust_store,
     user_file,
 )
 from kb.errors import ConfigError
+from kb.locations import store_path
 from kb.trust import MAX_SETTINGS_BYTES, exposure, is_own
 
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and permissions are POSIX's")
 as_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can chown")
 
-# Worked out setting by setting: see docs/decisions/0023. A new setting is not harmless.
+# Decided setting by setting: see docs/decisions/0023. A new setting is not harmless.
 HARMLESS = {
     "search.default_top",
     "search.profile",
@@ -59,7 +59,7 @@ def trust(file: Path) -> None:
     trust_store().add(file, file.read_bytes())
 
 
-# --- what a folder's file may set -----------------------------------------------------------------
+# --- permitted settings ---------------------------------------------------------------------------
 
 
 def test_which_settings_are_harmless() -> None:
@@ -305,7 +305,7 @@ def _is_alone(user: object, group: object) -> bool:
     return bool(group.gr_name == name and not set(group.gr_mem) - {name})  # type: ignore[attr-defined]
 
 
-# --- what is no file ------------------------------------------------------------------------------
+# --- files that are not regular -------------------------------------------------------------------
 
 
 @posix

@@ -14,7 +14,7 @@ import pytest
 
 from kb import values
 
-MANY = 40  # more instances than are made before a constructor is compiled
+MANY = 40  # more instances than are created before a constructor is compiled
 
 
 def _classes(library: Any, tuples: Any) -> SimpleNamespace:

@@ -88,11 +88,11 @@ def embedded_by_a_crowd(path: Path, chunks: int, kills: int, seed: int) -> None:
         with searching(path, never_fewer=False):
             with Crowd(path, "embed", 3, random.Random(seed)) as crowd:
                 while crowd.killed < kills:
-                    if not crowd.kill_one(12):  # there was nothing to do any more
+                    if not crowd.kill_one(12):  # there was nothing left to do
                         fill(kb, 200, start=chunks)
                         chunks += 200
                 crowd.finish()
-            kb.embed()  # what those who were killed last had leased
+            kb.embed()  # passages leased by the workers killed last
     check_vectors(path, chunks)
     written = audited(path)
     assert set(written.values()) == {1}, "something was embedded twice after its commit"
@@ -117,7 +117,7 @@ def switched_by_a_crowd(path: Path, chunks: int, kills: int, seed: int) -> None:
             with Crowd(path, "reindex", 1, random.Random(seed)) as crowd:
                 while crowd.killed < kills:
                     crowd.kill_one(20)
-                    fill(kb, 20, start=chunks)  # they get both
+                    fill(kb, 20, start=chunks)  # they get vectors of both models
                     chunks += 20
                     kb.embed()
                 crowd.finish()

@@ -1,7 +1,7 @@
 """A process that embeds, for tests that start several and kill them.
 
-    python -m tests.workers STORE embed          what waits, by the first encoder
-    python -m tests.workers STORE reindex        from the encoder that answers to the other one
+    python -m tests.workers STORE embed          embed pending chunks with the first encoder
+    python -m tests.workers STORE reindex        switch from the active encoder to the other one
 
 A line is printed for every unit of work, so that a test can choose the moment.
 """
@@ -27,7 +27,7 @@ WORDS = "radio buoy battery sleep window slot salt water sensor drift clock hull
 
 
 class Thorough(Weightless):
-    """A slow encoder, so that processes that are started together also work together."""
+    """A slow encoder, so that processes that start together also work at the same time."""
 
     def _encode(self, text: str, want: Set[str]) -> Encoding:
         for _ in range(100):
@@ -113,7 +113,7 @@ class Crowd:
         lines = self._chance.randint(least_lines, most_lines)
         at_work = all(process.stdout.readline() for _ in range(lines))
         if at_work:
-            process.kill()  # it may have come to its end by itself in this very moment
+            process.kill()  # it may have just ended by itself
         process.stdout.close()
         status = process.wait()
         self._running.append(self._start())

@@ -82,9 +82,9 @@ def trained(work: Path, weights: Path) -> Encoder:
 
 
 class BalancedEncoder(nn.Module):
-    """The encoder, with the rarity of terms divided evenly between queries and passages. In
-    training, only the queries have it. The products are the same, but articles are no longer among
-    the heaviest terms of a passage."""
+    """The encoder, with the rarity weight of terms divided evenly between queries and passages. In
+    training, only queries are weighted by rarity. The dot products are the same, but articles are
+    no longer among the heaviest terms of a passage."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ def keywords(corpus: list[dict[str, str]], queries: list[str]) -> list[dict[int,
     return [dict(data.keyword_scores(database, query, 100, stop=False)) for query in queries]
 
 
-# --- the best sum ---------------------------------------------------------------------------------
+# --- the best fusion ------------------------------------------------------------------------------
 
 GRID = {
     "fts": (0.0, 0.25, 0.5, 1.0),
@@ -159,7 +159,7 @@ def measured(folder: Path, options: Any) -> None:
 
 def compare_with_float(weights: Path, options: Any) -> None:
     """Compare int8 with float: the mean cosine of the passages' vectors, and nDCG@10 of both.
-    `weights` is a file in the folder in which they were trained."""
+    `weights` is a file in its training folder."""
     from training.plain import PlainEncoder
 
     plainly = PlainEncoder(options.model, weights.parent, weights)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import torch.nn.functional as F  # noqa: N812
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from training import data, low_rank
+from training import data
 from training.heldout import ndcg
 from training.model import Encoder
 from training.multilingual import MEASURED_ONLY, Reader, counted, held_out, lines, log
@@ -47,10 +46,8 @@ class Collection:
 
 def load_student(shipped: Encoder, path: Path, shipped_share: float = 0.0) -> Encoder:
     """A trained encoder: the shipped English word embeddings, then the new ones. Its other weights
-    may be mixed with the shipped ones, which brings English nearer to what it was."""
+    may be mixed with the shipped ones, which keeps English closer to the shipped model."""
     state = torch.load(path, weights_only=True)
-    if is_adapted(state):
-        return encoder_of(low_rank.merged(shipped, *low_rank.unpack(state)))
     fresh = state.pop("fresh").float() * state.pop("fresh_scale").float()
     state = {name: value.float() for name, value in state.items()}
     for name, value in shipped.state_dict().items():
@@ -58,12 +55,6 @@ def load_student(shipped: Encoder, path: Path, shipped_share: float = 0.0) -> En
             state[name] = (1 - shipped_share) * state[name] + shipped_share * value
     state["bert.words.weight"] = torch.cat([shipped.bert.words.weight.detach(), fresh])
     return encoder_of(state)
-
-
-def is_adapted(state: Mapping[str, Tensor]) -> bool:
-    """Whether the weights are a change of the shipped ones (`training.adapted`), which then encode
-    English texts."""
-    return any(name.startswith("left.") for name in state)
 
 
 def judged_collection(folder: Path, queries_from: Path | None = None) -> Collection:
@@ -207,8 +198,7 @@ def main() -> None:
     student = english = shipped
     if options.weights != "shipped":
         student = load_student(shipped, Path(options.weights), options.shipped_share)
-        if not is_adapted(torch.load(options.weights, weights_only=True)):
-            english = student
+        english = student
     tokenizer = Tokenizer.from_file(str(options.work / "tokenizer-extended.json"))
     measure = Measure(english, student, Reader(tokenizer))
     judged = options.work / "judged"

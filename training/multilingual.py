@@ -296,7 +296,8 @@ def first_embeddings(words: Tensor, size: int, english: Packed, other: Packed) -
         rows = torch.from_numpy(rng.integers(0, len(english.lengths), 8192)).to(DEVICE)
         (there, _), (here, _) = english.batch(rows), other.batch(rows)
         with torch.no_grad():
-            there = there.clamp(max=known - 1)  # a few names have new pieces
+            # A few English names contain new pieces, which have no embedding so far.
+            there = there.clamp(max=known - 1)
             goal = _mean(F.embedding(there, words), there)
         mine = _mean(F.embedding(here, torch.cat([words, fresh])), here)
         loss = F.mse_loss(mine, goal) * 384

@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def optimize(graph: Path) -> None:
-    """Replace the graph by its optimized form. Layouts for one kind of CPU are left out."""
+    """Replace the graph with its optimized form, without optimizations that depend on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -3,8 +3,8 @@
     python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--cache FOLDER]
         [--observations FILE]
 
-The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a collection
-of its own: its store is searched for its own questions, and for as many questions of sources about
+The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a separate
+collection: its store is searched for its own questions, and for as many questions of sources about
 something else, with none, some and all of the vectors. What the searches know about the first hits
 is the training data. Vectors are cached in a folder, so that an interrupted run, or another fit,
 encodes nothing again; changed weights under the same name are noticed. With `--observations`, the
@@ -16,9 +16,9 @@ For each collection, the report shows how well a fit to all others does.
 
 The result is written to `src/kb/search/ranking/relevance_parameters.py`. Without `--encoder`, all
 parameters are fitted: those of words alone, and with the vectors of kb-mini those of kb-mini and of
-encoders without parameters of their own. `--encoder NAME` fits that encoder only, and
-`--encoder none` words alone: neither depends on the other, so that new weights of kb-mini need
-`--encoder kb-mini` only.
+encoders without separate parameters. `--encoder NAME` fits that encoder only, and `--encoder none`
+words alone: neither depends on the other, so that new weights of kb-mini need `--encoder kb-mini`
+only.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ import numpy as np
 from bench.relevance import auroc, calibration_error, error_by_chance
 
 from kb import models
-from kb.config import Config, cache_folder
+from kb.config import Config
 from kb.evaluation.encoding_cache import cached_encoder
+from kb.locations import cache_folder
 from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
 from kb.search.ranking.relevance import Signals, features, probability
@@ -108,7 +109,7 @@ def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str
 
 
 def fit_other(observations: Sequence[Observation]) -> Parameters:
-    """The parameters of encoders that have none of their own."""
+    """The parameters of encoders without separate ones."""
     dense = [each for each in observations if each.signals.cosine is not None]
     report("other encoders", dense, OTHER)
     return fit(dense, OTHER)
@@ -118,7 +119,7 @@ def fit_other(observations: Sequence[Observation]) -> Parameters:
 
 
 def search_all(args: argparse.Namespace) -> list[Observation]:
-    """What searches in the stores of all collections know about their first hits."""
+    """Search the stores of all collections, and return the signals of the first hits."""
     observations: list[Observation] = []
     collections = read_pairs(args.pairs, args.passages, args.questions)
     if args.encoder in (None, NO_ENCODER):
@@ -138,7 +139,8 @@ def search_all(args: argparse.Namespace) -> list[Observation]:
 def search(
     collections: Sequence[Collection], encoder: Encoder | None, coverages: Sequence[float]
 ) -> Iterator[Observation]:
-    """Ask the store of each collection its own questions and as many about something else."""
+    """Search the store of each collection for its own questions, and for as many about something
+    else."""
     began = time.monotonic()
     for number, collection in enumerate(collections, start=1):
         chance = random.Random(collection.name)
@@ -176,7 +178,7 @@ def sample_evenly(
 
 
 def in_language_of(collection: Collection, others: Sequence[Collection]) -> Sequence[Collection]:
-    """Those of the others that are in the same language (`mdn:fr`), or all if none is."""
+    """The other collections in the same language (`mdn:fr`), or all others if there are none."""
     language = collection.name.partition(":")[2]
     same = [each for each in others if each.name.partition(":")[2] == language]
     return same or others
@@ -188,7 +190,7 @@ def related(one: str, other: str) -> bool:
 
 
 def kind(source: str) -> str:
-    """What a source is about: the kind in `KINDS` that has the first part of its name, or else
+    """The topic of a source: the kind in `KINDS` that contains the first part of its name, or else
     that part."""
     first = source.partition(":")[0].partition("-")[0]
     return next((name for name, parts in KINDS.items() if first in parts), first)
@@ -202,7 +204,7 @@ def write(path: Path, observations: Sequence[Observation]) -> None:
 
 
 def read(path: Path) -> list[Observation]:
-    """Read what `write` has written."""
+    """Read the observations that `write` has written."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [_observation(json.loads(line)) for line in lines]
 

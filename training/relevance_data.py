@@ -2,7 +2,7 @@
 and for questions that it cannot, with none, some and all of its vectors.
 
 A collection is a set of passages with questions. A quarter of each store is about something else,
-and is embedded first: in a user's store, too, the first notes may be about something else.
+and is embedded first: in a user's store, the first notes may be about something else as well.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from kb.types import Attributes
 
 COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _OTHER = "other-"
+_YEAR = 2025
 # How often questions of pairs are replaced: with one or two words, with keywords, and with a
 # literal span.
 _SHORT_EVERY, _KEYWORDS_EVERY, _SPAN_EVERY = 5, 8, 12
@@ -156,15 +157,17 @@ def observe(
     settings: Mapping[str, Any] | None = None,
     top: int | None = None,
 ) -> Iterator[Observation]:
-    """Search a store of `collection` and a part of `other` for the collection's questions and for
-    `foreign` ones."""
+    """Build a store from `collection` and a part of `other`, run the collection's questions and the
+    `foreign` ones, and yield every hit."""
     part = dict(list(other.passages.items())[: len(collection.passages) // 3])
     passages = {f"{_OTHER}{doc_id}": text for doc_id, text in part.items()}
     with (
         TemporaryDirectory() as folder,
         KnowledgeBase(Path(folder) / "kb.sqlite", encoder=encoder or "none") as kb,
     ):
-        fill(kb, passages | dict(collection.passages))
+        # The newest documents are embedded first.
+        fill(kb, collection.passages, f"{_YEAR}-01-01T00:00:00Z")
+        fill(kb, passages, f"{_YEAR + 1}-01-01T00:00:00Z")
         total = kb.pending() if encoder is not None else 0
         embedded = 0
         for coverage in coverages if total else (0.0,):
@@ -195,10 +198,13 @@ def observe(
                     )
 
 
-def fill(kb: KnowledgeBase, passages: Mapping[str, tuple[str, str]]) -> None:
+def fill(
+    kb: KnowledgeBase, passages: Mapping[str, tuple[str, str]], updated_at: str | None = None
+) -> None:
     """Write passages as documents, with their ids as paths."""
     for doc_id, (title, text) in passages.items():
-        prepared = build_note(text, Attributes(title=title or None), 0, Config().chunk.max_chars)
+        attributes = Attributes(title=title or None, updated_at=updated_at)
+        prepared = build_note(text, attributes, 0, Config().chunk.max_chars)
         draft = replace(
             prepared.draft,
             doc_path=doc_id,

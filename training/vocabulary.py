@@ -6,7 +6,7 @@ reads `tokenizer.json` and the texts of WORK, and writes `tokenizer-extended.jso
 get the same tokens as before: a new piece that would change one of them is left out. Accents are
 removed from Latin letters only: in other scripts the marks belong to the word (the decomposed form
 of a kana or a Hangul syllable is another letter). Runs of kana, Hangul and Thai are split from what
-they touch, so that `Pythonで` contains the word `python`; Han characters are tokens of their own.
+they touch, so that `Pythonで` contains the word `python`; each Han character is a separate token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ RUNS = r"[\p{Katakana}ー]+|\p{Hiragana}+|\p{Hangul}+|\p{Thai}{1,32}"
 
 
 def parallel_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    """English, language and translation of each line; an empty English field repeats the last."""
+    """English text, language and translation of each line. An empty English field means the
+    previous text."""
     english = ""
     with lzma.open(path, "rt", encoding="utf-8") as stream:
         for line in stream:
@@ -86,7 +87,7 @@ def common_han() -> list[str]:
 
 
 def pieces_of(word: str, known: Container[str]) -> list[str]:
-    """WordPiece: the longest known piece, again and again; nothing if a rest is unknown."""
+    """WordPiece: repeatedly the longest known piece; nothing if a remainder is unknown."""
     pieces, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):

@@ -1,10 +1,10 @@
-"""kb: a local-first knowledge base. Find the right passage again, with a citation that opens.
+"""kb: a local-first knowledge base that finds the right passage, with a citation that you can open.
 
 The public names are below; `docs/reference/python.md` describes them. The packages, from the ones
 that users call to the ones that everything else imports:
 
     cli           the `kb` command
-    integrations  retrievers and clients for the tools of others
+    integrations  retrievers and clients for other tools
     mcp           `kb mcp`: tools for agents
     watch         `kb watch`: keeps the store up to date while files change
     server        `kb serve`: the HTTP API and the web page
@@ -29,10 +29,11 @@ And the modules that several of them share:
     errors         every error, with its code and exit status
     metadata       limits on metadata, tags and language
     deadline       time limits and cancellation
-    degradation    messages about degraded answers
+    degradation    messages about degraded responses
     relevance      which hits are weak matches
     shutdown       orderly shutdown of long-running commands
-    paths          where the store and the user's folders are
+    locations      the store and the user's folders, as paths that are checked
+    paths          the same as text, without the checks
     atomic         files that appear complete or not at all
     regular_files  safe reading of a user's files
     open_stores    the stores that this process has open, whose files only SQLite reads
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from kb.errors import KbError
     from kb.ingest.progress import Progress
     from kb.library.async_knowledge_base import AsyncKnowledgeBase
-    from kb.library.conversation import Conversation, Delta
+    from kb.library.conversation import Conversation, Delta, Sent
     from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Encoder, Judge, Store
     from kb.search.query.analysis import sanitize
@@ -165,6 +166,7 @@ _MODULES = {
     "Root": "kb.types",
     "ScoredChunk": "kb.types",
     "SearchConfig": "kb.config",
+    "Sent": "kb.library.conversation",
     "ServeConfig": "kb.config",
     "SearchRequest": "kb.types",
     "Span": "kb.types",
@@ -233,6 +235,7 @@ __all__ = [
     "ScoredChunk",
     "SearchConfig",
     "SearchRequest",
+    "Sent",
     "ServeConfig",
     "Span",
     "Store",

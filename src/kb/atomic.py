@@ -2,7 +2,7 @@
 
 Used for backups, exports and imported stores. A killed process leaves its unfinished file under a
 name that contains its process id; the next process that writes to the same target removes it. The
-same holds for scratch folders in the system's temporary folder.
+same applies to scratch folders in the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def atomic_path(
     `follow_links`, the file that it leads to is replaced.
     """
     if not target.name:
-        raise InvalidRequest(f"{target} is a folder", "name a file")
-    if follow_links and os.path.islink(target):  # False for a name that is too long
+        raise InvalidRequest(f"{target} is a folder", "give a file")
+    if follow_links and os.path.islink(target):  # false for a name that is too long
         target = _link_target(target)
     part = target.with_name(f".{target.name}.{_owner()}-{secrets.token_hex(4)}.part")
     try:
@@ -110,7 +110,7 @@ def check_not_store(target: Path, store: Path) -> None:
     if _is_at(wanted, Path(paths.user_settings())) or wanted.is_relative_to(
         os.path.realpath(os.path.join(paths.user_folder("config"), _TRUSTED))
     ):
-        raise InvalidRequest(f"{target} belongs to your settings of kb", "choose another name")
+        raise InvalidRequest(f"{target} belongs to your kb settings", "choose another name")
     if any((folder / _UPLOADS_MARK).is_dir() for folder in wanted.parents):
         raise InvalidRequest(f"{target} is in the store's uploads", "choose another folder")
 
@@ -118,7 +118,7 @@ def check_not_store(target: Path, store: Path) -> None:
 @contextmanager
 def scratch_folder(name: str) -> Iterator[Path]:
     """Yield a temporary folder that is removed at the end. First removes the folders that killed
-    processes have left."""
+    processes left behind."""
     import tempfile
 
     _remove_abandoned(Path(tempfile.gettempdir()), f"kb-{name}-", "")
@@ -188,13 +188,15 @@ def _unwritable(target: Path, error: OSError) -> KbError:
 def check_target(target: Path, *, overwrite: bool) -> None:
     """Raise `InvalidRequest` before any work is done if `target` cannot be written."""
     if target.is_symlink():
-        raise InvalidRequest(f"{target} is a link", "name the file itself, or remove the link")
+        raise InvalidRequest(f"{target} is a link", "give the file itself, or remove the link")
     if target.is_dir():
-        raise InvalidRequest(f"{target} is a folder", "name a file in it")
+        raise InvalidRequest(f"{target} is a folder", "give the path of a file in it")
     if target.parent.exists() and not target.parent.is_dir():
-        raise InvalidRequest(f"{target.parent} is not a folder", "name a file in a folder")
+        raise InvalidRequest(
+            f"{target.parent} is not a folder", "give the path of a file in an existing folder"
+        )
     if target.exists() and not target.is_file():
-        raise InvalidRequest(f"{target} is not a regular file", "name another file")
+        raise InvalidRequest(f"{target} is not a regular file", "choose another file")
     if target.exists() and not overwrite:
         raise _exists(target)
     for path in _sqlite_siblings(target):
@@ -212,7 +214,7 @@ def _link_target(link: Path) -> Path:
     if not target.exists():
         raise InvalidRequest(
             f"{link} is a link to {target}, which does not exist",
-            "name the file itself, or remove the link",
+            "give the file itself, or remove the link",
         )
     return target
 
@@ -257,7 +259,7 @@ def _rename(part: Path, target: Path, *, overwrite: bool) -> None:
         os.replace(part, target)
         return
     try:
-        os.link(part, target)  # unlike a rename, never replaces a file that was created meanwhile
+        os.link(part, target)  # unlike a rename, never replaces a new file
     except FileExistsError:
         raise _exists(target) from None
     except (OSError, NotImplementedError, AttributeError):  # a file system without hard links

@@ -6,8 +6,8 @@ below.
 
 The store's file comes with its folder, perhaps from someone else. It may set what is declared
 `harmless` here, and everything else once the user trusts it (`kb.trust`). A setting is harmless if
-none of the permitted values can send data out, open the server, name a program, path or model,
-weaken a protection, or exhaust the machine.
+none of its permitted values can send data to others, expose the server, select a program, path or
+model, weaken a protection, or exhaust the machine.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Container, Mapping
 
 from kb import paths
 from kb.errors import ConfigError
-from kb.paths import STORE_FILE
-from kb.trust import SettingsFile, TrustStore, is_own, read_settings
+from kb.locations import to_path
+from kb.trust import SettingsFile, TrustStore, read_settings
 from kb.types import LINK_FORMS
 from kb.values import TYPE_CHECKING, Any, dataclass, field, fields, replace
 
@@ -29,7 +29,7 @@ else:  # so that the types of the fields can be read at runtime, without loading
     from os import PathLike as Path
 
 Harmless = bool | Container[Any]
-MAX_QUERY_CHARS = 100_000  # of every query; servers may allow less
+MAX_QUERY_CHARS = 100_000  # for every query; servers may allow less
 
 
 def _key(
@@ -196,7 +196,7 @@ class AskConfig:
         "the question and passages; its API key is in $KB_ASK_KEY; if empty, answers are quoted",
     )
     endpoint_model: str = _key("", "the language model to request from it")
-    timeout_s: float = _key(120.0, "total time limit for an answer of the endpoint")
+    timeout_s: float = _key(120.0, "total time limit for an answer from the endpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +236,8 @@ class ServeConfig:
     client_timeout_s: float = _key(20.0, "how long a client may take to send its request")
     drain_s: float = _key(
         4.0,
-        "how long pending requests may take when the server stops; then they are canceled, and "
-        "the process ends within ten seconds",
+        "how long pending requests may take when the server stops; after that they are "
+        "canceled, and the process ends within ten seconds",
     )
 
 
@@ -252,8 +252,8 @@ class OpenConfig:
     )
     pdf_viewer: str = _key(
         "",
-        "the command that opens a PDF, such as zathura -P {page} {file}; if empty, the viewer of "
-        "the system, at the page if kb knows how",
+        "the command that opens a PDF, such as zathura -P {page} {file}; if empty, the "
+        "system's viewer, at the page if kb knows its option for that",
     )
     links: str = _key(
         "file",
@@ -275,7 +275,7 @@ class IgnoredSettings:
 
     @property
     def message(self) -> str:
-        """What is ignored, why, and the command that changes that."""
+        """A message about what is ignored, why, and the command that changes that."""
         from shlex import quote
 
         if self.exposure is not None:
@@ -324,91 +324,6 @@ def keys() -> list[tuple[str, str, str, str]]:
     ]
 
 
-# --- the store and the user's folders -------------------------------------------------------------
-
-
-def store_path(
-    location: str | os.PathLike[str] | None = None, *, start: Path | None = None
-) -> Path:
-    """Return the store's file, which may not exist yet.
-
-    It is `location`, else KB_STORE, else in the nearest `.kb/` from `start` (the current folder)
-    upwards, else in the user data folder. A `.kb/` of another user raises `ConfigError`, because
-    that user could read what is stored there; it has to be named explicitly. So does a `.kb/` with
-    links, which may come with a cloned folder and could lead anywhere.
-    """
-    return _path(_store_file(location, start=start))
-
-
-def _path(text: str) -> Path:
-    from pathlib import Path  # a search needs only the text
-
-    return Path(text)
-
-
-def _store_file(location: str | os.PathLike[str] | None, *, start: Path | None = None) -> str:
-    """`store_path` as text."""
-    file = paths.explicit_store(None if location is None else os.fspath(location))
-    if file is not None:
-        file = _normalize(file)
-        _check_links(file)
-        return file
-    near = paths.nearest_store_folder(os.path.abspath(start or os.getcwd()))
-    if near is None:
-        return os.path.join(paths.user_folder("data"), STORE_FILE)
-    if not is_own(os.stat(near)):
-        raise ConfigError(f"{near} belongs to another user", f"to use it anyway: --store {near}")
-    store = os.path.join(near, STORE_FILE)
-    _check_links(store)
-    return store
-
-
-def _normalize(path: str) -> str:
-    """The text of `Path(path)`, for an absolute path."""
-    if os.name != "posix" or path.startswith("//"):
-        return str(_path(path))
-    return "/" + "/".join([part for part in path.split("/") if part not in ("", ".")])
-
-
-def _check_links(store: str) -> None:
-    """Raise `ConfigError` if a store in a `.kb/` is a link, or the `.kb/` leads out of its
-    folder."""
-    folder = os.path.dirname(store)
-    if os.path.basename(folder) != paths.STORE_FOLDER:
-        return
-    if os.path.islink(folder):
-        target, parent = _path(os.path.realpath(folder)), os.path.dirname(folder)
-        if not target.is_relative_to(os.path.realpath(parent)):
-            raise ConfigError(
-                f"{folder} is a link to {target}, outside of {parent}",
-                f"remove the link, or name the store itself: --store {target}",
-            )
-    if os.path.islink(store):
-        target = _path(os.path.realpath(store))
-        raise ConfigError(
-            f"{store} is a link to {target}",
-            f"remove the link, or name the store itself: --store {target}",
-        )
-
-
-def store_url(location: str | os.PathLike[str] | None = None) -> str:
-    """Return `location` or KB_STORE if that is a URL, else the path that `store_path` returns."""
-    url = location if location is not None else os.environ.get("KB_STORE")
-    if isinstance(url, str) and "://" in url:
-        return url
-    return _store_file(location)
-
-
-def data_folder() -> Path:
-    """Return the folder of the user's default store and of downloaded models."""
-    return _path(paths.user_folder("data"))
-
-
-def cache_folder() -> Path:
-    """Return the folder for files that kb can create again."""
-    return _path(paths.user_folder("cache"))
-
-
 # --- loading --------------------------------------------------------------------------------------
 
 
@@ -449,7 +364,7 @@ def load_logged(store: str | os.PathLike[str]) -> Config:
 
 def user_file() -> Path:
     """Return the path of the user's settings file."""
-    return _path(paths.user_settings())
+    return to_path(paths.user_settings())
 
 
 def settings_file(store: Path) -> Path:
@@ -459,7 +374,7 @@ def settings_file(store: Path) -> Path:
 
 def trust_store() -> TrustStore:
     """Return the record of what the user trusts."""
-    return TrustStore(_path(paths.user_folder("config")) / "trusted")
+    return TrustStore(to_path(paths.user_folder("config")) / "trusted")
 
 
 def files(store: Path | None) -> list[Path]:
@@ -482,7 +397,8 @@ def _merge_user_file(config: Config, path: str) -> Config:
 
 
 def _merge_folder_file(config: Config, path: str) -> Config:
-    """Apply a folder's own file: all of it if it is trusted, otherwise what is harmless."""
+    """Apply a folder's own file: all settings if it is trusted, otherwise only the harmless
+    ones."""
     file = _read(path)
     if file is None:
         return config

@@ -9,7 +9,7 @@
 
 The deadline of a thread is a context variable: it reaches the loops of a search and every SQLite
 statement (through the progress handler) without being passed as an argument. Threads that take over
-a part of the work enter the deadline of the thread that started them. A deadline created inside
+part of the work enter the deadline of the thread that started them. A deadline created inside
 another one ends with it, or earlier.
 """
 
@@ -56,7 +56,7 @@ class Deadline:
             self.timeout_s, self.setting = self._outer.timeout_s, self._outer.setting
             self._end = self._outer._end
         self._error: Cancelled | None = None
-        self._before: dict[int, Deadline | None] = {}  # the deadline of each thread before
+        self._before: dict[int, Deadline | None] = {}  # the previous deadline of each thread
 
     def __enter__(self) -> Deadline:
         self._before[get_ident()] = _current.get()

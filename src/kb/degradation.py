@@ -1,10 +1,12 @@
-"""Messages about degraded answers, shared by all interfaces."""
+"""Messages about degraded responses, shared by all interfaces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from kb.types import Degraded
+
+GUESSES = "; its results here are guesses"  # ends the detail of a model that is used all the same
 
 Cause = tuple[str, str | int | None]  # a reason and its detail
 
@@ -38,6 +40,8 @@ def degradation_message(
         return f"{subject}: {passages} no vectors yet{' (run: kb embed)' if can_embed else ''}"
     if reason == "model_mismatch":
         return f"{subject}: {detail} (to replace the vectors, run: kb embed --anew)"
+    if reason == "unfit" and not str(detail).endswith(GUESSES):
+        return f"{subject} not used: {detail}"
     if reason in ("expression", "query_language", "unfit") and detail is not None:
         return f"{subject}: {detail}"
     cause = "the query is in another script" if reason == "language" else reason.replace("_", " ")

@@ -32,6 +32,7 @@
         Forbidden             the token lacks a right, or its limits exclude something
         TooManyRequests       the token has sent more requests than it may
         Foreign               the Origin or Host header names another site
+        EditConflict          a note that changed while it was edited
         PathRefused           a path outside the folders that clients may use
         FileConflict          an upload would overwrite a file that kb did not write
         MalformedRequest      not HTTP, or ambiguous HTTP
@@ -61,8 +62,8 @@ if TYPE_CHECKING:
 
 
 class KbError(Exception):
-    """The base of every error that kb raises on purpose. Its texts may quote file names and
-    responses of servers; what UTF-8 cannot encode in them is escaped."""
+    """The base of every error that kb raises on purpose. Its texts may quote file names and server
+    responses; characters that UTF-8 cannot encode are escaped."""
 
     code = "error"
     exit_status = 2
@@ -229,6 +230,11 @@ class PathRefused(Refused):
     code = "path_refused"
 
 
+class EditConflict(Refused):
+    code = "edit_conflict"
+    http_status = 409
+
+
 class FileConflict(Refused):
     code = "file_conflict"
     http_status = 409
@@ -322,7 +328,7 @@ def check_text(name: str, value: object) -> str:
         if is_unicode(value):
             return value
         raise InvalidRequest(f"{name} contains a lone surrogate", "use valid UTF-8")
-    raise InvalidRequest(f"{name} is a {type(value).__name__}", f"{name} must be a string")
+    raise InvalidRequest(f"{name} has type {type(value).__name__}", f"{name} must be a string")
 
 
 def check_path(name: str, value: object) -> Path:
@@ -330,7 +336,7 @@ def check_path(name: str, value: object) -> Path:
     from pathlib import Path
 
     try:
-        text = os.fspath(value)  # type: ignore[call-overload]  # that is what is checked
+        text = os.fspath(value)  # type: ignore[call-overload]  # checked here
         if not isinstance(text, str) or not text or "\0" in text:
             raise TypeError
         os.fsencode(text)

@@ -6,6 +6,7 @@ Importing `logging` takes as long as a lexical search. Code that logs every sear
 
 from __future__ import annotations
 
+import os
 import sys
 
 from kb.values import TYPE_CHECKING
@@ -27,3 +28,10 @@ def logger(name: str) -> Logger:
 def logging_is_loaded() -> bool:
     """Whether the program has imported `logging`."""
     return "logging" in sys.modules
+
+
+def open_log(path: str) -> int:
+    """Open a log file to append to it; only the user can read a new one, since logs name documents
+    and queries. Raises `OSError`, also for a named pipe without a reader, which would block."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags, 0o600)

@@ -16,7 +16,8 @@ from kb.types import JsonDict
 METADATA_DEPTH = 32  # of nested lists and objects, as in front matter
 METADATA_BYTES = 64 << 10
 LEGACY_METADATA_BYTES = 1 << 20  # in older stores and their exports
-PAGE_BYTES = 1 << 20  # of tags and metadata in one page of a list; parsed, they take far more
+# The size of tags and metadata in one page of a list; they take far more memory once parsed.
+PAGE_BYTES = 1 << 20
 TAG_CHARS = 200
 MAX_TAGS = 1_000  # of one document, or in one call
 TITLE_CHARS = 500  # of a file; the title is stored with every passage
@@ -34,7 +35,7 @@ def check_metadata(value: object, *, stored: bool = False) -> JsonDict:
     already `stored` may have `LEGACY_METADATA_BYTES` and long integers.
     """
     if not isinstance(value, Mapping):
-        raise InvalidRequest(f"metadata is a {type(value).__name__}", "use an object")
+        raise InvalidRequest(f"metadata has type {type(value).__name__}", "use an object")
     plain: JsonDict = _object(value, 1, stored)
     limit = LEGACY_METADATA_BYTES if stored else METADATA_BYTES
     if size_of(plain) > limit:
@@ -52,7 +53,7 @@ def size_of(plain: JsonDict) -> int:
 def _object(value: Mapping[Any, Any], depth: int, stored: bool) -> JsonDict:
     _check_depth(depth)
     return {
-        check_text("a key of metadata", key): _plain(each, depth, stored)
+        check_text("a metadata key", key): _plain(each, depth, stored)
         for key, each in value.items()
     }
 

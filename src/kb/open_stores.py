@@ -1,7 +1,7 @@
 """The stores that this process has open, whose files it must read through SQLite only.
 
 With POSIX locks, closing any descriptor of a file releases all locks of the process on it. Another
-process would then take itself for the last user of the store and delete the log that this one
+process would then assume that it is the last user of the store, and delete the log that this one
 writes to. `kb.regular_files` therefore refuses these files.
 """
 
@@ -17,7 +17,8 @@ _lock = Lock()
 
 
 def hold_store(path: str | os.PathLike[str]) -> None:
-    """Refuse the files of the store at `path` until `release_store` is called as often."""
+    """Refuse to read the files of the store at `path` until `release_store` is called equally
+    often."""
     with _lock:
         _stores[os.path.abspath(path)] += 1
 

@@ -1,4 +1,4 @@
-"""Where the store and the user's folders are.
+"""The locations of the store and the user's folders, as text.
 
 Imports only `os` and `sys`, so that the socket client of `kb search` can use it: `pathlib` and
 `platformdirs` take longer to import than that client needs in total.

@@ -1,5 +1,5 @@
-"""Other processes: whether one is still running, for leases and abandoned files, and whether they
-leave a core idle.
+"""The state of other processes: whether one is still running, for leases and abandoned files, and
+whether all cores are busy.
 
 Leases also expire: a process whose state is unknown counts as running.
 """
@@ -37,7 +37,7 @@ def machine_name() -> str:
                 known = known or file.read(100).strip()
         except (OSError, ValueError):
             continue
-    if not known and not uuid.getnode() >> 40 & 1:  # else a random number
+    if not known and not uuid.getnode() >> 40 & 1:  # otherwise it is a random number
         known = f"{uuid.getnode():x}"
     host = platform.node() if not known or os.path.exists("/etc/machine-id") else ""
     digest = hashlib.blake2b(known.encode(), digest_size=6).hexdigest() if known else ""
@@ -45,7 +45,7 @@ def machine_name() -> str:
 
 
 def has_exited(namespace: str, pid: int) -> bool:
-    """Whether the process has ended, zombies included. Always False on Windows, which has no
+    """Whether the process has ended, zombies included. Always false on Windows, which offers no
     harmless way to check."""
     if namespace != pid_namespace() or os.name != "posix":
         return False
@@ -59,8 +59,8 @@ def has_exited(namespace: str, pid: int) -> bool:
 
 
 def machine_is_busy() -> bool:
-    """Whether the processes of the last minute had work for all cores; False where that is not
-    known, as on Windows."""
+    """Whether all cores were busy during the last minute; false where that is unknown, as on
+    Windows."""
     try:
         return os.getloadavg()[0] >= (os.cpu_count() or 1)
     except (AttributeError, OSError):

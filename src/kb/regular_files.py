@@ -176,7 +176,7 @@ class OpenFile:
     def _read_up_to(self, count: int) -> bytes:
         """Read at most `count` bytes; allocates memory for the file's size, not for `count`."""
         pieces: list[bytes] = []
-        expected = self.info.st_size + 1  # one more detects the end, or growth
+        expected = self.info.st_size + 1  # one byte more detects the end, or growth
         while count > 0:
             piece = os.read(self.descriptor, min(count, expected if expected > 0 else _READ_BYTES))
             if not piece:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kb.types import Hit
 
-WEAK = 0.5  # below, a hit is more likely about something else
+WEAK = 0.5  # below this, a hit is more likely to be about something else
 _BAR_CELLS = 5
 
 

@@ -17,11 +17,12 @@ from types import FrameType
 from typing import Any
 
 LIMIT_S = 7.0  # for an orderly shutdown
-_GRACE_S = 1.0  # later the process exits even if no Python thread gets to run
+_GRACE_S = 1.0  # after this, the process exits even if no Python thread gets to run
 EXIT_ABANDONED = 1  # the exit status if it took longer
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")  # SIGBREAK on Windows only
 
-# Called before the process exits without its other threads, such as to end child processes.
+# Called before the process exits without waiting for its other threads, for instance to end child
+# processes.
 before_exit: list[Callable[[], None]] = []
 
 
@@ -61,7 +62,7 @@ class Shutdown:
             _exit_without_interpreter(self.limit_s + _GRACE_S)
 
     def finish(self) -> None:
-        """Call this after the orderly shutdown: raises `KeyboardInterrupt` if Ctrl-C started it."""
+        """End the orderly shutdown. Raises `KeyboardInterrupt` if Ctrl-C started it."""
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt

@@ -1,13 +1,13 @@
 """Values: frozen dataclasses and named tuples that are quick to create.
 
-A search by words takes a few milliseconds, so the time of `kb search` is the time of its imports.
+A lexical search takes a few milliseconds, so the time of `kb search` is the time of its imports.
 `dataclasses` loads `inspect`, and compiles up to eight methods for each class; `typing.NamedTuple`
-compiles every annotation. The classes of this module share their methods, and compile `__init__`
-or `__new__` once there are many instances. Everything else is the same: type checkers see
+compiles every annotation. The classes of this module share their methods, and compile `__init__` or
+`__new__` once there are many instances. Everything else is the same: type checkers see
 `dataclasses` and `typing`, and the functions of `dataclasses` work, since `__dataclass_fields__` is
 created on demand.
 
-Modules that a search by words loads import these names from here. Others may use `dataclasses`.
+Modules that a lexical search loads import these names from here. Others may use `dataclasses`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import collections
 from operator import attrgetter
 from types import MappingProxyType
 
-TYPE_CHECKING = False  # type checkers take it for `typing.TYPE_CHECKING`
+TYPE_CHECKING = False  # type checkers treat it as `typing.TYPE_CHECKING`
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from dataclasses import asdict as asdict
@@ -191,7 +191,8 @@ def _arguments(
 
 
 def _compile_init(cls: Any, *, frozen: bool, slots: bool) -> Callable[..., None]:
-    """The `__init__` of a class. It sets slots by their descriptors: `__setattr__` refuses."""
+    """The `__init__` of a class. It sets slots through their descriptors, because `__setattr__`
+    raises an error."""
     scope: dict[str, Any] = {"_missing": _MISSING}
     parameters, body = [], []
     for each in cls.__value_fields__:
@@ -343,7 +344,7 @@ class _NamedTupleType(type):
 
 
 def _first_new(made: Any) -> Callable[..., Any]:
-    """The `__new__` of the first instances, see `_first_init`."""
+    """The `__new__` of the first instances (see `_first_init`)."""
     calls = 0
 
     def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
@@ -388,7 +389,8 @@ def _items(self: Any) -> tuple[Any, ...]:
 
 
 class _NamedTuple:
-    """Stands for `typing.NamedTuple` as a base class, which the classes made of it do not have."""
+    """Replaces `typing.NamedTuple` as a base class. The classes derived from it do not have it as a
+    base."""
 
     def __mro_entries__(self, _bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (_EMPTY,)
@@ -398,7 +400,7 @@ _EMPTY = type.__new__(_NamedTupleType, "NamedTuple", (), {})
 
 
 class _Protocol:
-    """Stands for `typing.Protocol` as a base class."""
+    """Replaces `typing.Protocol` as a base class."""
 
 
 def _cast(_kind: object, value: object) -> object:

@@ -67,10 +67,10 @@ def schema(name: str) -> JsonDict:
     from importlib import resources
 
     text = (resources.files("kb") / "schemas" / f"{name}.json").read_text(encoding="utf-8")
-    return json.loads(text)  # type: ignore[no-any-return]  # our own file, an object by test
+    return json.loads(text)  # type: ignore[no-any-return]  # kb's own file; a test checks that it is an object
 
 
-# --- out ------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def response(value: Response) -> JsonDict:
@@ -118,14 +118,15 @@ def answer(value: Answer, written: Iterable[WrittenSentence] | None = None) -> J
         "question": value.question,
         "answered": value.answered,
         "sentences": [_answer_sentence(each) for each in value.sentences],
-        "written": None if written is None else [_written_sentence(each) for each in written],
+        "written": None if written is None else [written_sentence(each) for each in written],
         "closest": [citation(each) for each in value.closest],
         "degraded": [asdict(part) for part in value.degraded],
         "timing_ms": dict(value.timing_ms),
     }
 
 
-def _written_sentence(value: WrittenSentence) -> JsonDict:
+def written_sentence(value: WrittenSentence) -> JsonDict:
+    """A sentence of a language model, as `written` in `answer.v1`."""
     citations = [citation(each) for each in value.citations]
     return {"text": value.text, "citations": citations, "state": value.state}
 
@@ -250,7 +251,7 @@ def copy_report(value: CopyReport) -> JsonDict:
 
 def embed_report(value: EmbedReport) -> JsonDict:
     report = {"schema_version": "embed_report.v1"} | asdict(value)
-    del report["held"]  # only a reindex reports it
+    del report["held"]  # only reported by a reindex
     return report
 
 
@@ -373,7 +374,7 @@ def diagnosis(value: Diagnosis) -> JsonDict:
     }
 
 
-# --- in -------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_request(data: Mapping[str, Any]) -> SearchRequest:

@@ -23,7 +23,7 @@ from kb.cli.run import run as run_kb
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMAS = (
-    "answer.v1", "facets.v1", "map.v1",
+    "answer.v1", "facets.v1", "map.v1", "statistics.v1",
     "backup.v1", "chunk.v1", "chunks.v1", "citation.v1", "compare.v1", "copy.v1", "doctor.v1",
     "document.v1", "documents.v1", "embed_report.v1",
     "embedding.v1", "highlights.v1", "image.v1", "jobs.v1",
@@ -55,7 +55,7 @@ class Run(Protocol):
     def __call__(self, *args: str | Path, stdin: bytes = b"") -> Result: ...
 
 
-# --- a store to ask -------------------------------------------------------------------------------
+# --- stores ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +122,9 @@ def on_terminal() -> Callable[..., str]:
         pytest.skip("no pseudo-terminals on Windows")
 
     def call(*args: str, columns: int = 80, typed: str = "", **variables: str) -> str:
-        return _on_pty([*COMMAND, *args], columns, typed, {"TERM": "xterm-256color"} | variables)
+        # A pager that waits for a key would wait forever.
+        environment = {"TERM": "xterm-256color", "PAGER": "cat"} | variables
+        return _on_pty([*COMMAND, *args], columns, typed, environment)
 
     return call
 
@@ -148,7 +150,7 @@ def _on_pty(command: Sequence[str], columns: int, typed: str, variables: dict[st
 def _read(handle: int) -> bytes:
     try:
         return os.read(handle, 65536)
-    except OSError:  # how Linux says that the other side has closed
+    except OSError:  # how Linux reports a closed peer
         return b""
 
 

@@ -1,4 +1,4 @@
-"""The usual search is parsed without click, with the same result."""
+"""A typical search is parsed without click, with the same result."""
 
 from __future__ import annotations
 
@@ -93,4 +93,4 @@ def test_the_usual_search_needs_no_click(args: list[str], received: list[tuple[A
 def test_everything_else_is_left_to_click(args: list[str]) -> None:
     invocation = Invocation()
     assert parse_search(args, invocation) is None
-    assert (invocation.store, invocation.json) == (None, False)  # nothing is set halfway
+    assert (invocation.store, invocation.json) == (None, False)  # nothing is partly set

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
+from tests.chat_endpoint import Endpoint, endpoint
 from tests.cli.conftest import Run
-from tests.library.test_conversation import Endpoint, endpoint
 from tests.schemas import validate
 
 __all__ = ["endpoint"]  # a fixture
@@ -59,7 +59,7 @@ def test_a_wrong_number_is_an_error(run: Run) -> None:
 @pytest.fixture
 def written(
     endpoint: Endpoint,
-    here: Path,  # the store to ask
+    here: Path,  # the store to search
     monkeypatch: pytest.MonkeyPatch,
 ) -> Endpoint:
     monkeypatch.setenv("KB_ASK_ENDPOINT_URL", endpoint.url)
@@ -106,7 +106,7 @@ def test_a_failure_is_an_error(run: Run, written: Endpoint) -> None:
     written.status = 500
     result = run("ask", "what is a retry storm")
     assert result.status != 0
-    assert "refused: HTTP 500" in result.err
+    assert "refused the request: HTTP 500" in result.err
 
 
 def test_a_folder_cannot_name_an_endpoint(run: Run, here: Path, endpoint: Endpoint) -> None:

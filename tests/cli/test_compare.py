@@ -72,9 +72,9 @@ def test_words_only(here: Path, run: Run) -> None:
     told = run("compare", "retry storm", "--top", "3")
     assert told.status == 0
     assert "dense_only  error: no model" in told.out
-    (line,) = told.err.splitlines()  # one reason, told once
+    (line,) = told.err.splitlines()  # one reason, reported once
     assert line.startswith("warning: dense_only, sparse_only")
-    assert line.endswith(": the encoder is switched off")
+    assert line.endswith(": the encoder is disabled")
 
 
 def test_problems(here: Path, run: Run) -> None:
@@ -83,7 +83,7 @@ def test_problems(here: Path, run: Run) -> None:
     assert run("compare", "'x AND'").status == 2
 
 
-# --- how it looks ---------------------------------------------------------------------------------
+# --- layout ---------------------------------------------------------------------------------------
 
 
 def hit(chunk_id: int, rank: int, uri: str = "") -> Hit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -171,8 +172,27 @@ def test_gc_gives_space_back(here: Path, run: Run) -> None:
     run("rm", *paths)
     store = next(here.rglob("kb.sqlite"))
     before = store.stat().st_size
-    assert "0 B of disk space released" in run("gc", "--compact", "--dry-run").err
+    assert "0 B of disk space freed" in run("gc", "--compact", "--dry-run").err
     compacted = run("gc", "--compact")
-    assert compacted.err.endswith("of disk space released\n0 documents expired and removed\n")
+    assert compacted.err.endswith("of disk space freed\n0 documents expired and removed\n")
     assert store.stat().st_size < before
     assert run("doctor").err == "healthy\n"
+
+
+def test_long_output_on_a_terminal_goes_to_the_pager(
+    run: Run, tmp_path: Path, on_terminal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KB_STORE", str(tmp_path / "kb.sqlite"))
+    (tmp_path / "lib").mkdir()
+    for number in range(40):
+        (tmp_path / "lib" / f"{number:02}.md").write_text(f"note {number}\n")
+    (tmp_path / "lib" / "long.md").write_text("\n".join(f"line {number}" for number in range(60)))
+    run("ingest", "--no-embed", "lib")
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho PAGED; cat >/dev/null\n")
+    pager.chmod(0o755)
+    for command in (("list",), ("list", "--long"), ("get", "lib/long.md")):
+        assert "PAGED" in on_terminal(*command, PAGER=str(pager))
+    assert "PAGED" not in on_terminal("list", "--limit", "5", PAGER=str(pager))
+    assert "lib/39.md" in run("list").lines

@@ -42,7 +42,7 @@ def test_without_a_store(model: Path, run: Run, tmp_path: Path) -> None:
 
 
 def test_without_an_encoder(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, said in {"none": "switched off", "kb-maxi": "no encoder 'kb-maxi'"}.items():
+    for name, said in {"none": "disabled", "kb-maxi": "no encoder 'kb-maxi'"}.items():
         monkeypatch.setenv("KB_MODELS_ENCODER", name)
         told = run("embed")
         assert (told.status, told.out) == (2, "")
@@ -127,5 +127,5 @@ def test_missing_and_truncated_model_files(here: Path, model: Path, run: Run, na
 def test_no_encoder_is_not_an_error(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     told = run("doctor")
-    assert "ok       model       switched off: search uses words only" in told.lines
+    assert "ok       model       disabled: search uses words only" in told.lines
     assert run("status", "--json").json["vectors"]["state"] == "off"

@@ -122,7 +122,7 @@ def test_only_reports_are_replaced_without_asking(
     Path("r").write_text("by hand")
     refused = run("eval", "run", "--data", small, option, "r")
     assert (refused.status, refused.out) == (2, "")
-    assert refused.err == "error: r already exists\nhint: name another file, or use --force\n"
+    assert refused.err == "error: r already exists\nhint: choose another file, or use --force\n"
     assert Path("r").read_text() == "by hand"
     assert run("eval", "run", "--data", small, option, "r", "--force").status == 0
     assert run("eval", "run", "--data", small, option, "r").status == 0
@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_written_to(
     here: Path, run: Run, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error is reported before the work starts."""
-    # Pretended, since root may write anywhere.
+    # Simulated, since root may write anywhere.
     monkeypatch.setattr(os, "access", lambda _path, mode, **_how: mode != os.W_OK)
     refused = run("eval", "run", "--data", small, "--html", "r.html")
     assert (refused.status, refused.out) == (2, "")
@@ -296,7 +296,7 @@ def test_an_unwritable_profile_is_reported_after_the_figures(
     told = run(*asked, "--write", "mine", "--json")
     assert told.status == 2
     assert (told.json["better"], told.json["written"]) == (True, None)
-    error = json.loads(told.err.splitlines()[-1])  # behind the progress of a slow machine
+    error = json.loads(told.err.splitlines()[-1])  # after the progress lines of a slow machine
     assert "is full, so config.toml was not written" in error["message"]
     assert "[profiles.mine]" in error["hint"]
     assert "mine" not in config.read_text()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kb.cli.models import _exam_results, _is_unfit
-from kb.degradation import degradation_message
+from kb.degradation import GUESSES, degradation_message
 from kb.types import ExamMark, ModelInfo
 
 
 def test_a_search_reports_a_failed_exam_on_one_line() -> None:
     detail = "weightless failed kb's exam: 0 of 12 correct in English"
-    assert (
-        degradation_message(["dense", "sparse"], "unfit", detail) == f"dense and sparse: {detail}"
-    )
+    parts = ["dense", "sparse"]
+    assert degradation_message(parts, "unfit", detail) == f"dense and sparse not used: {detail}"
+    used = detail + GUESSES
+    assert degradation_message(["dense"], "unfit", used) == f"dense: {used}"
 
 
 @pytest.mark.parametrize(

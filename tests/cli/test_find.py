@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import curses
 import os
 import pty
 import select
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.cli.find_state import FindState, screen
+from kb.cli import find
+from kb.cli.find_state import MAX_QUERY_CHARS, FindState, screen
 from kb.cli.output import display_width
 from tests.cli.conftest import Run
 
@@ -100,6 +102,46 @@ def test_an_empty_query_searches_nothing(found: FindState) -> None:
     assert "type to search" in text(found)
 
 
+def test_a_long_query_is_cut_off() -> None:
+    state = FindState()
+    state.edit("whale " * 1_000)
+    assert len(state.query) == MAX_QUERY_CHARS
+
+
+class _Window:
+    """A window whose user has typed `keys` before the program reads the first one."""
+
+    def __init__(self, keys: str) -> None:
+        self._keys = iter(keys)
+        self.drawn = 0
+
+    def get_wch(self) -> str:
+        try:
+            return next(self._keys)
+        except StopIteration:
+            raise curses.error from None
+
+    def getmaxyx(self) -> tuple[int, int]:
+        return 24, 80
+
+    def erase(self) -> None:
+        self.drawn += 1
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def test_text_that_is_pasted_is_drawn_once(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "_styles", lambda _: {})
+    kb.add("a whale")
+    state, window = FindState(), _Window("whale fish " * 1_000 + "\x1b")
+    find._run(window, curses=curses, kb=kb, state=state)
+    assert state.query.startswith("whale fish whale")
+    assert window.drawn == 1
+
+
 # --- on a terminal --------------------------------------------------------------------------------
 
 
@@ -157,7 +199,7 @@ def test_typing_selecting_copying_opening(
     with terminal("--store", store, "find", VISUAL=str(editor), **variables) as shown:
         shown.wait_for("type to search")
         shown.send("retry storm")
-        shown.wait_for("relevant of")
+        shown.wait_for(" relevant")
         shown.send("\x19")
         shown.wait_for("\x1b]52;c;")
         shown.send("\r")

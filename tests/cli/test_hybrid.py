@@ -72,7 +72,7 @@ def test_ingest_embeds_new_passages(encoder: Stoppable, run: Run, valid: Valid) 
     assert status["vectors"]["state"] == "ready"
     assert "ready: weightless 1, 3 ready" in run("status").out
     encoder.calls.clear()
-    assert len(run("ingest").lines) == 1  # nothing new, nothing more to say
+    assert len(run("ingest").lines) == 1  # nothing new, so no further message
     assert encoder.calls == []
 
 
@@ -233,7 +233,7 @@ def test_a_disabled_encoder_is_not_recommended(
     told = run("similar", "lib/keys.md")
     assert told.err == "warning: dense: 1 passage has no vectors yet\n"
     told = run("similar", "note:4")
-    assert told.err == "warning: dense: no model (the encoder is switched off)\n"
+    assert told.err == "warning: dense: no model (the encoder is disabled)\n"
 
     def missing(*_: object) -> None:
         raise ModelMissing("there is no encoder 'x'", "name another")
@@ -285,7 +285,7 @@ def test_a_running_server_embeds_what_was_ingested(
     with KnowledgeBase(tmp_path / ".kb" / "kb.sqlite") as kb, serve_socket(kb):
         told = run("ingest")
         run("add", "a note")
-        assert "the running kb serve or kb watch embeds 3 passages" in told.err
+        assert "the running kb serve or kb watch is embedding 3 passages" in told.err
         assert ready(run) == 0
     assert run("ingest").status == 0
     assert ready(run) == 4

@@ -78,13 +78,13 @@ def test_a_note_creates_a_store_too(run: Run, tmp_path: Path) -> None:
 def test_a_model_for_its_language_is_suggested(
     run: Run, library: Library, valid: Valid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KB_MODELS_ENCODER", "kb-mini")
+    monkeypatch.setenv("KB_MODELS_ENCODER", "kb-mini-english")
     root = library({"zh.md": "每天凌晨三点自动备份数据库，保留最近七天的副本。"})
     told = run("ingest", "--no-embed", root)
     assert told.status == 0
-    assert "1 of 1 document is in Chinese, which kb-mini does not read" in told.err
-    assert "kb reindex --model kb-mini-multilingual" in told.err
-    assert "kb-mini-multilingual" not in run("ingest", "--no-embed", root).err
+    assert "1 of 1 document is in Chinese, which kb-mini 2 does not read" in told.err
+    assert "kb reindex --model kb-mini\n" in told.err
+    assert "kb reindex" not in run("ingest", "--no-embed", root).err
     shape = run("ingest", "--no-embed", "--force", library({"ja.md": "会議のメモ"}), "--json").json
     valid("ingest_report.v1", shape)
     assert "Chinese and Japanese" in shape["notes"][0]
@@ -136,7 +136,7 @@ def test_a_missing_path(run: Run, tmp_path: Path) -> None:
 def test_hidden_and_linked_files_of_an_earlier_run_are_kept(
     run: Run, library: Library, tmp_path: Path
 ) -> None:
-    """With their tags, which exist nowhere else."""
+    """So are their tags, which exist nowhere else."""
     root = library({".hidden.md": "# H\n\nhidden\n", "a.md": "# A\n", "b.md": "# B\n"})
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "c.md").write_text("# C\n\nlinked\n")
@@ -219,7 +219,8 @@ def test_a_file_that_is_partly_read_counts_in_part() -> None:
 def test_an_interruption_inside_a_long_file(
     run: Run, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Like Ctrl-C at that point. A single file, so that the store has no root either."""
+    """The interruption is like Ctrl-C. There is a single file, so that the store has no root
+    either."""
     root = library({"long.txt": "\n\n".join("word " * 300 for _ in range(600))})
 
     @contextmanager

@@ -105,7 +105,7 @@ def test_a_switch_to_another_model(
     told = run("reindex", "--model", os.path.relpath(new), "--keep-old")
     assert told.status == 0
     assert told.lines[-1] == "searches now use the vectors of other 7"
-    monkeypatch.chdir(here / ".kb")  # the folder is found from wherever one is
+    monkeypatch.chdir(here / ".kb")  # the folder is found from anywhere
     monkeypatch.setenv("KB_MODELS_ENCODER", "/nowhere/else")
     found = run("search", "retry", "--mode", "vector", "--json").json
     assert {hit["embedding_model"] for hit in found["hits"]} == {"other"}

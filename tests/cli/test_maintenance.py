@@ -126,7 +126,10 @@ def test_a_backup_below_a_file(here: Path, run: Run) -> None:
     Path("file").touch()
     told = run("backup", "file/copy.sqlite")
     assert told.status == 2
-    assert told.err == "error: file is not a folder\nhint: name a file in a folder\n"
+    assert (
+        told.err
+        == "error: file is not a folder\nhint: give the path of a file in an existing folder\n"
+    )
 
 
 def test_a_store_below_a_file(here: Path, run: Run) -> None:
@@ -232,7 +235,7 @@ def test_an_interrupted_import_leaves_nothing(here: Path) -> None:
     assert list((here / "new").iterdir()) == []
 
 
-# --- folders that an import brought ---------------------------------------------------------------
+# --- imported folders -----------------------------------------------------------------------------
 
 
 def test_a_library_is_moved_by_import_and_attach(

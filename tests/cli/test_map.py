@@ -41,3 +41,27 @@ def test_without_vectors(run: Run, here: Path) -> None:
     assert result.status == 2
     assert "kb embed" in result.err
     assert not (here / "map.svg").exists()
+
+
+def test_only_a_map_is_overwritten(run: Run, tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    other, notes, target = tmp_path / "other.sqlite", tmp_path / "keep.txt", tmp_path / "map.svg"
+    with KnowledgeBase(other) as kb:
+        kb.add("something")
+    notes.write_text("important")
+    for path in (other, notes, tmp_path / "missing" / "map.svg"):
+        before = path.read_bytes() if path.exists() else None
+        result = run("--store", store, "map", "-o", path)
+        assert result.status == 2, path
+        assert (path.read_bytes() if path.exists() else None) == before
+    assert not (tmp_path / "missing").exists()
+    for arguments in ((target,), (target,), (notes, "--force")):
+        assert run("--store", store, "map", "-o", *arguments).status == 0
+    assert notes.read_text().startswith("<svg")
+
+
+def test_a_map_to_stdout(run: Run, tmp_path: Path, here: Path) -> None:
+    result = run("--store", _store(tmp_path), "map", "-o", "-")
+    assert result.out.startswith("<svg")
+    assert result.out.endswith("</svg>\n")
+    assert not (here / "-").exists()

@@ -65,6 +65,12 @@ def test_everything_about_one(model: Path, run: Run, valid: Valid) -> None:
     assert (one["max_tokens"], one["query_prefix"]) == (48, tiny.PREFIX)
 
 
+def test_the_languages_of_a_model(run: Run) -> None:
+    lines = {name: value for name, _, value in (line.partition("  ") for line in
+             run("models", "info", "kb-mini").lines)}  # fmt: skip
+    assert {"en", "de", "zh"} <= set(lines["languages"].split(", "))
+
+
 def test_an_unknown_one(model: Path, run: Run, valid: Valid) -> None:
     for command in ("info", "verify"):
         told = run("models", command, "kb-maxi", "--json")
@@ -152,7 +158,7 @@ def test_switched_off(model: Path, run: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("KB_MODELS_ENCODER", "none")
     told = run("embed-text", "x")
     assert told.status == 2
-    assert "switched off" in told.err
+    assert "disabled" in told.err
     assert run("embed-text", "x", "--model", str(model)).status == 0
 
 
@@ -224,7 +230,7 @@ def test_pulling_offline(run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_endpoint_in_the_list(run: Run, valid: Valid, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not contacted: nothing listens there."""
+    """The endpoint is not contacted; no server runs at its address."""
     monkeypatch.setenv("KB_MODELS_ENCODER", "endpoint")
     monkeypatch.setenv("KB_MODELS_ENDPOINT_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("KB_MODELS_ENDPOINT_MODEL", "nomic")

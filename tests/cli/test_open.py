@@ -26,7 +26,8 @@ NOTE = "# Retry\n\none\n\n## Storm\n\na retry storm at sea\n"
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """What the programs `vim`, `xdg-open` and `okular` were called with. There are no others."""
+    """The arguments with which the programs `vim`, `xdg-open` and `okular` were called. No other
+    program can be found."""
     folder, log = tmp_path / "bin", tmp_path / "calls.jsonl"
     folder.mkdir()
     log.touch()
@@ -66,7 +67,7 @@ def lib(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wait_for(calls: Calls) -> list[list[str]]:
-    """Windows are opened without waiting for them."""
+    """Wait for the first call, because `kb open` does not wait for windows."""
     while not calls():
         os.sched_yield()
     return calls()
@@ -154,7 +155,7 @@ def test_notes_and_mail_are_shown(lib: Path, run: Run, calls: Calls) -> None:
 def test_a_file_that_is_gone(lib: Path, run: Run, calls: Calls) -> None:
     (lib / "retry.md").unlink()
     shown = run("open", "lib/retry.md#L7")
-    assert "its file is gone" in shown.err
+    assert "its file no longer exists" in shown.err
     assert "a retry storm at sea" in shown.out
     assert calls() == []
 
@@ -170,14 +171,14 @@ def test_json_opens_nothing(lib: Path, run: Run, calls: Calls, valid: Valid) -> 
 def test_no_such_hit(lib: Path, run: Run, calls: Calls) -> None:
     missing = run("open", "1")
     assert missing.status == 2
-    assert "no search of this store in this terminal" in missing.err
+    assert "no earlier search of this store" in missing.err
     run("search", "storm at sea", "--mode", "lexical")
     assert "the last search had 1 hit" in run("open", "2").err
     assert "no hit 0" in run("open", "0").err
     assert "no document '99999999999999999999'" in run("open", "9" * 20).err
 
 
-# --- a store from a stranger ----------------------------------------------------------------------
+# --- a store from someone else --------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_without_a_name_the_best_reranker_is_used(here: Path, run: Run) -> None:
     told = run("search", "--json", "--rerank", *QUERY).json
     assert told["query"] == "how wide are radio slots"
     assert told["degraded"] == [
-        {"part": "rerank", "reason": "no_model", "detail": "the encoder is switched off"}
+        {"part": "rerank", "reason": "no_model", "detail": "the encoder is disabled"}
     ]
 
 
@@ -68,7 +68,7 @@ def test_off_and_on_at_once(here: Path, run: Run, judge: WordJudge) -> None:
     for on in (("--rerank",), ("--reranker", "cross-encoder")):
         for off in (("--no-rerank",), ("--reranker", "none")):
             told = run("search", *on, *off, *QUERY)
-            both = "--reranker" in on and "--reranker" in off  # then the last one counts
+            both = "--reranker" in on and "--reranker" in off  # in that case, the last one counts
             assert told.status == (0 if both else 2)
             assert ("cannot be used together" in told.err) == (not both)
 
@@ -114,7 +114,7 @@ def test_a_failure_is_reported_and_the_fused_order_stays(
 def test_a_judge_that_is_switched_off(here: Path, run: Run) -> None:
     told = run("search", "--reranker", "cross-encoder", *QUERY)
     assert told.status == 0
-    assert "the judge is switched off" in told.err
+    assert "the judge is disabled" in told.err
     assert run("search", "--profile", "research", *QUERY).err == ""
 
 

@@ -49,7 +49,24 @@ def test_init_elsewhere(run: Run, tmp_path: Path, valid: Valid) -> None:
 
 def test_init_where_another_store_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KB_STORE", "elsewhere.sqlite")
-    assert "warning: KB_STORE is set" in run("init").err
+    assert "warning: KB_STORE is set" in run("init", "here").err
+
+
+def test_init_at_the_store_that_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, args in (
+        ("a", ("--store", "a.sqlite", "init")),
+        ("b", ("init", "--store", "b.sqlite")),
+    ):
+        assert run(*args).out == f"{tmp_path / name}.sqlite\n"
+    monkeypatch.setenv("KB_STORE", "c.sqlite")
+    made = run("init")
+    assert (made.out, made.err) == (f"{tmp_path / 'c.sqlite'}\n", "next: kb ingest FOLDER\n")
+    assert not (tmp_path / ".kb").exists()
+    assert sorted(path.name for path in tmp_path.glob("?.sqlite")) == [
+        "a.sqlite", "b.sqlite", "c.sqlite",
+    ]  # fmt: skip
 
 
 def test_init_at_an_invalid_location(run: Run, tmp_path: Path) -> None:
@@ -173,11 +190,25 @@ def test_completion_of_unknown_shells(run: Run) -> None:
         ("kb search --mat", "--match"),
         ("kb search --match a", "any all auto"),
         ("kb get no", "note:1"),
+        ("kb search --type ma", "man markdown"),
+        ("kb search --type pdf,htm", "pdf,html"),
+        ("kb search --tags o", "ops"),
+        ("kb search --tags ops,s", "ops,sea"),
+        ("kb search --profile no", "notes"),
+        ("kb search --lang e", "en"),
+        ("kb list --path no", "note:1"),
+        ("kb list --path lib", "lib/** lib/a/** lib/a/b.md"),
+        ("kb ask --kind dec", "decision"),
+        ("kb search --links-to lib", "lib/a/b.md"),
+        ("kb open lib", "lib/a/b.md"),
     ],
 )
-def test_completions(run: Run, begun: str, offered: str) -> None:
+def test_completions(run: Run, tmp_path: Path, begun: str, offered: str) -> None:
+    (tmp_path / "lib" / "a").mkdir(parents=True)
+    (tmp_path / "lib" / "a" / "b.md").write_text("---\nlang: en\n---\nwords\n")
     run("init")
-    run("add", "a note")
+    run("add", "a note", "--tags", "ops,sea")
+    run("ingest", "--no-embed", "lib")
     words = {"COMP_WORDS": begun, "COMP_CWORD": str(begun.count(" ")),
              "_KB_COMPLETE": "zsh_complete"}  # fmt: skip
     done = subprocess.run(
@@ -196,7 +227,7 @@ def test_init_of_a_named_store(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / ".kb").exists()
     both = run("--store", named, "init", tmp_path)
     assert both.status == 2
-    assert "name two different stores" in both.err
+    assert "specify two different stores" in both.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the current folder cannot be removed there")

@@ -63,7 +63,7 @@ def test_stale(own: Path, run: Run, valid: Valid) -> None:
     told = run("get", f"{RETRY}#L36-L37")
     assert told.status == 0
     assert told.err.startswith(
-        f"stale: {RETRY}#L36-L37 (this is the indexed text; its file is gone)"
+        f"stale: {RETRY}#L36-L37 (this is the indexed text; its file no longer exists)"
     )
     assert told.lines[0].startswith("Tomasz blocked gw-skerry")
     valid("passage.v1", run("get", RETRY, "--json").json)

@@ -35,7 +35,8 @@ ACKNOWLEDGE_S = socket_client.ACKNOWLEDGE_S
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take longer than a second; the command would then search by itself."""
+    """Raise the time limit: a busy machine may take longer than a second, and the command would
+    then search in its own process."""
     monkeypatch.setattr(socket_client, "ACKNOWLEDGE_S", 60.0)
 
 
@@ -52,7 +53,7 @@ def served(store: Path) -> Iterator[Path]:
 
 
 def plain(text: str) -> str:
-    """Without times, which differ between searches."""
+    """The output without times, which differ between searches."""
     return _TIMES.sub("", text)
 
 
@@ -131,7 +132,7 @@ def test_the_client_loads_nothing(served: Path) -> None:
     }
 
 
-# --- alone ----------------------------------------------------------------------------------------
+# --- without a server -----------------------------------------------------------------------------
 
 
 def test_without_a_socket(store: Path) -> None:
@@ -175,7 +176,7 @@ def started(store: Path) -> Iterator[subprocess.Popen[bytes]]:
             assert forward("retry") == 0
             yield server
         finally:
-            server.kill()  # a stopped one too
+            server.kill()  # works on a stopped process too
 
 
 def ended_by(signal_: signal.Signals, store: Path) -> int:
@@ -193,7 +194,7 @@ def test_a_killed_server(store: Path, process: Run) -> None:
 
 
 def test_a_server_stopped_by_sigterm(store: Path) -> None:
-    """As a service manager stops it: nothing is left behind."""
+    """A service manager stops it this way. The socket and the write-ahead log are removed."""
     assert ended_by(signal.SIGTERM, store) == 0
     assert not os.path.exists(f"{store}{socket_client.SUFFIX}")
     assert not os.path.exists(f"{store}-wal")
@@ -231,7 +232,8 @@ def test_a_slow_answer_has_more_time_than_its_acknowledgement(
 def test_searches_of_disconnected_clients_stop(
     hostile_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All threads are busy for minutes; when their clients are killed, they are free again."""
+    """The searches would keep all threads busy for minutes. When their clients are killed, the
+    threads become free."""
     store = Path(shutil.copy(hostile_store, tmp_path / "kb.sqlite"))
     for name, value in {"KB_STORE": str(store), "KB_MODELS_ENCODER": "none",
                         "KB_SEARCH_TIMEOUT_S": "0"}.items():  # fmt: skip
@@ -248,7 +250,7 @@ def test_searches_of_disconnected_clients_stop(
         waiting = threading.Thread(target=forward, args=("harbour",))
         waiting.start()
         waiting.join(1.0)
-        assert waiting.is_alive()  # the others take all there is
+        assert waiting.is_alive()  # the others occupy all threads
         for client in busy:
             client.close()
         waiting.join(60.0)
@@ -259,14 +261,14 @@ def test_searches_of_disconnected_clients_stop(
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that takes nothing")
 def test_a_closed_stderr(served: Path) -> None:
     """Output is not printed twice."""
-    command = [*COMMAND, "search", "--rerank", "retry"]  # which there is nobody for
+    command = [*COMMAND, "search", "--rerank", "retry"]  # no reranker is available
     with open("/dev/full", "w") as full:
         through = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
         served.rename(served.with_suffix(".off"))
         alone = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60)
     assert (through.returncode, through.stdout) == (alone.returncode, alone.stdout)
     assert through.stdout
-    assert through.returncode  # there was something to say
+    assert through.returncode  # there was a message
 
 
 def test_another_version(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +350,7 @@ def test_another_user_at_the_other_end(served: Path, monkeypatch: pytest.MonkeyP
 
 @contextmanager
 def odd(store: Path, answer: bytes | None) -> Iterator[None]:
-    """A socket that responds with `answer`, or never."""
+    """A socket that responds with `answer`, or not at all."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{store}{socket_client.SUFFIX}")
         listening.listen(1)
@@ -430,7 +432,7 @@ def test_an_invalid_request_harms_nobody(served: Path, request_: bytes) -> None:
             client.shutdown(socket.SHUT_WR)
             assert client.recv(100) in (b"", socket_client.ACKNOWLEDGEMENT)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # sent away before it had said everything
+            pass  # disconnected before it had sent everything
     assert forward("retry") == 0
 
 
@@ -458,7 +460,7 @@ def test_new_documents_are_found(store: Path, capsys: pytest.CaptureFixture[str]
         assert json.loads(capsys.readouterr().out)["returned"] == before + 1
 
 
-# --- which store ----------------------------------------------------------------------------------
+# --- the choice of the store ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_tokens_are_added_listed_rotated_and_revoked(place: Path, run: Run, vali
     assert run("token", "list").err == "no tokens; to create one: kb token add NAME\n"
     added = run("token", "add", "ci", "--scope", "project", "--tags", "a,b", "--rate", "60")
     first = added.lines[0]
-    assert (added.status, added.err) == (0, "keep it now: it is not shown again\n")
+    assert (added.status, added.err) == (0, "copy it now: it will not be shown again\n")
     assert (
         run("token", "list").out == "ci: read, scope project, tags a or b, 60 requests per minute\n"
     )
@@ -53,6 +54,15 @@ def test_a_token_has_an_expiry(place: Path, run: Run) -> None:
 def test_an_unknown_folder_is_only_a_warning(place: Path, run: Run) -> None:
     added = run("token", "add", "ci", "--root", "handbook", "--root", "note:")
     assert (added.status, "no folder handbook yet" in added.err) == (0, True)
+
+
+def test_limits_are_spelled_as_the_store_has_them(place: Path, run: Run) -> None:
+    run("token", "add", "team", "--root", "pub/", "--tags", "#red,blue")
+    (token,) = json.loads(run("token", "list", "--json").out)["tokens"]
+    assert (token["roots"], token["tags"]) == (["pub"], ["red", "blue"])
+    for option in ("--root", "--tags"):
+        refused = run("token", "add", "nothing", option, "")
+        assert (refused.status, f"{option} is empty" in refused.err) == (2, True)
 
 
 def test_errors_name_the_next_step(place: Path, run: Run) -> None:

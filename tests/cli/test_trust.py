@@ -31,7 +31,7 @@ def _vectors(request: ReceivedRequest) -> Answer:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Server]:
-    """The server that the folder's author would like to receive data."""
+    """The server to which the folder's author would like data to be sent."""
     with serving(_vectors) as server:
         yield server
 
@@ -118,7 +118,7 @@ def test_trust_and_back(run: Run, clone: Path, elsewhere: Server) -> None:
     said = run("config", "trust", "--yes")
     assert said.lines == [f"trusted: {clone / '.kb'}"]
     assert f'models.endpoint_url = "{elsewhere.url}"' in said.err
-    assert "search.default_top" not in said.err  # which counted anyway
+    assert "search.default_top" not in said.err  # which applies anyway
     after = run("config", "--json").json
     assert after["models.endpoint_url"] == {
         "value": elsewhere.url,
@@ -208,7 +208,8 @@ def test_a_store_cannot_name_an_endpoint(
     run: Run, clone: Path, elsewhere: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (clone / ".kb" / "config.toml").unlink()
-    # The user has a server, for another store: what is in this one does not go there by itself.
+    # The user has a server for another store: the content of this store is not sent there
+    # automatically.
     monkeypatch.setenv("KB_MODELS_ENDPOINT_URL", elsewhere.url)
     monkeypatch.setenv("KB_MODELS_EXAM", "false")
     _plant(clone / ".kb" / "kb.sqlite", "endpoint:m")
@@ -230,7 +231,7 @@ def test_a_store_cannot_name_a_folder(run: Run, clone: Path, tmp_path: Path) -> 
     _plant(clone / ".kb" / "kb.sqlite", str(model))
     said = run("embed")
     assert (said.status, "which is not in your settings" in said.err) == (2, True)
-    shutil.rmtree(model)  # so nothing of it was needed to say so
+    shutil.rmtree(model)  # so none of it was needed for the message
     assert "which is not in your settings" in run("search", "vault").err
 
 

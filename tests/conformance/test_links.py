@@ -39,6 +39,23 @@ def test_documents_that_link_to_another(vault: KnowledgeBase) -> None:
     assert linking(vault, "nothing") == []
 
 
+def test_a_name_is_the_end_of_a_path(kb: KnowledgeBase, tmp_path: Path) -> None:
+    for name, text in {
+        "sub/deep.md": "sub text",
+        "by_path.md": "see [x](sub/deep.md)",
+        "by_name.md": "see [[deep]]",
+        "by_reference.md": "see [x][y]\n\n[y]: sub/deep.md",
+        "other.md": "see [[not_deep]] [[sub]]",
+    }.items():
+        path = tmp_path / "lk" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    kb.ingest(tmp_path / "lk")
+    for name in ("deep.md", "Deep", "sub/deep.md", "lk/sub/deep.md"):
+        assert linking(kb, name) == ["lk/by_name.md", "lk/by_path.md", "lk/by_reference.md"], name
+    assert linking(kb, ".") == []
+
+
 def test_searches_are_filtered(vault: KnowledgeBase) -> None:
     response = vault.search("anchor", filters=Filters(links_to="vault/sea/Tide.md"), mode="lexical")
     assert [hit.doc_path for hit in response.hits] == ["vault/sea/Chain.md"]

@@ -49,7 +49,7 @@ class Concepts:
 
 @pytest.fixture
 def kb(place: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[KnowledgeBase]:
-    """Uses sqlite-vec in SQLite, as the seed requires."""
+    """A knowledge base that uses sqlite-vec in SQLite, as the seed requires."""
     monkeypatch.setenv("KB_STORE_VECTOR_BACKEND", "sqlite-vec")
     with KnowledgeBase(place, clock=clock, encoder=Concepts()) as opened:
         yield opened
@@ -73,7 +73,7 @@ def notes(kb: KnowledgeBase, library: Library) -> KnowledgeBase:
 
 
 AHEAD = [1, 0, 0, 0, 0]  # a query's vector
-MANY = 400  # better passages than any margin over the requested count would hold
+MANY = 400  # more better passages than any margin over the requested count
 
 
 def by_hand(kb: KnowledgeBase, notes: dict[str, tuple[str, float | None]]) -> None:
@@ -155,7 +155,8 @@ class TestVectorSimilaritySearch:
         assert {hit.score_kind for hit in found} == {"cosine"}
 
     def test_the_model_that_made_the_vectors_encodes_the_query(self, notes: KnowledgeBase) -> None:
-        """The same model for queries as for chunks: another one is refused, and not mixed in."""
+        """Queries and chunks need the same model: another one is refused, and its vectors are not
+        mixed in."""
         with KnowledgeBase(notes.location, encoder=Weightless()) as other:
             assert other.search("version control", mode="vector").hits == ()
             assert other.search("git").degraded[0].reason == "model_mismatch"
@@ -240,7 +241,7 @@ class TestReciprocalRankFusion:
 
     def test_any_word_is_enough(self, kb: KnowledgeBase) -> None:
         """Resolution: hybrid modes match any word, ranked by BM25 alone: a passage with every word
-        has no other privilege."""
+        gets no further preference."""
         for number in range(8):
             kb.add(f"script {number}")
         kb.add("deploy deploy deploy", title="one word, often")

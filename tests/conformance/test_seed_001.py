@@ -93,7 +93,7 @@ class TestPlan:
 
     @pytest.mark.parametrize("text", ["需要" * 200, "needle " * 60], ids=["one run", "words"])
     def test_by_default_220_characters_are_shown(self, kb: KnowledgeBase, text: str) -> None:
-        """Nearly as many as are allowed, and not one more."""
+        """Nearly as many as are allowed, and no more."""
         kb.add(text)
         (hit,) = lexical(kb, text[:6].strip()).hits
         assert 212 <= len(hit.snippet) <= 220
@@ -149,7 +149,7 @@ class TestBehaviour:
         assert len(found) > 1
 
     def test_every_term_comes_before_a_better_score(self, kb: KnowledgeBase) -> None:
-        """A passage with all terms comes first, though BM25 has another one above it."""
+        """A passage with all terms comes first, although another one has a higher BM25."""
         for number in range(8):
             kb.add(f"script {number}")
         often = kb.add("deploy deploy deploy").doc_path
@@ -207,8 +207,8 @@ class TestBehaviour:
         assert [hit.title for hit in found] == ["rust", "zig"]
 
     def test_after_and_before(self, kb: KnowledgeBase, library: Library) -> None:
-        """By the document's own date: `after` includes its day, `before` does not; a document
-        without a date is in no span of time."""
+        """The filters use the document's own date. `after` includes its day, `before` does not; a
+        document without a date never matches."""
         days = ("2026-01-30", "2026-01-31", "2026-02-01")
         dated = {f"{day}-x.md": f"---\ndate: {day}\n---\n# Dated\n\nword\n" for day in days}
         kb.ingest(library(dated))

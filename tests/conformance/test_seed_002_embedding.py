@@ -31,7 +31,7 @@ def test_r1_1_every_chunk_gets_term_weights(known: Any) -> None:
     weights = kb._store.vectors.sparse_vectors(1, [1])[1]
     assert weights == {"retry": 1.0, "storm": 1.0, "a": 1.0}
     kb.remove(note.doc_path)
-    kb.add("salt water")  # what is updated is new chunks
+    kb.add("salt water")  # updated text becomes new chunks
     kb.embed()
     (model,) = kb._store.vectors.models()
     assert (model.ready, model.sparse, model.tokens) == (1, 1, 1)
@@ -39,7 +39,8 @@ def test_r1_1_every_chunk_gets_term_weights(known: Any) -> None:
 
 
 def test_r1_2_stored_as_token_and_weight(known: Any) -> None:
-    """As bytes, which take a third of JSON [decision 53]; stores from before have JSON."""
+    """Weights are stored as bytes, which take a third of the space of JSON [decision 53]. Older
+    stores have JSON."""
     kb = known(Weightless())
     kb.add("storm after storm")
     kb.embed()
@@ -48,7 +49,7 @@ def test_r1_2_stored_as_token_and_weight(known: Any) -> None:
 
 
 def test_r1_3_in_the_same_pass_as_the_dense_vector(known: Any) -> None:
-    """`make bench` measures the time limit of a second. No extra pass is needed."""
+    """Sparse vectors need no extra pass. `make bench` checks the limit of one second."""
     encoder = Weightless()
     kb = known(encoder)
     for number in range(16):
@@ -97,7 +98,7 @@ def test_r1_5_a_failure_is_logged_and_the_chunk_stays_searchable(
     assert (model.ready, min(model.sparse, model.tokens)) == (2, 1)
     before = kb._store.vectors.dense_vectors(1, [1, 2])
 
-    mended = known(Weightless())  # it counts as to be tried again
+    mended = known(Weightless())  # it will be tried again
     again = mended.embed()
     assert (again.embedded, again.filled, again.lacking) == (0, 1, 0)
     assert mended._store.vectors.dense_vectors(1, [1, 2]) == before
@@ -106,11 +107,11 @@ def test_r1_5_a_failure_is_logged_and_the_chunk_stays_searchable(
     assert [row[4:] for row in rows(mended)] == [(0, None), (0, None)]
 
 
-# --- R9: in batches, and on from where it was -----------------------------------------------------
+# --- R9: batches and resumption -------------------------------------------------------------------
 
 
 def test_r9_1_what_has_none_gets_them(known: Any) -> None:
-    """As in a store that has dense vectors only."""
+    """An example is a store that has dense vectors only."""
     kb = known(Weightless())
     for number in range(3):
         kb.add(f"note {number}")
@@ -129,7 +130,7 @@ def test_r9_1_what_has_none_gets_them(known: Any) -> None:
 @pytest.mark.parametrize(("unit", "device"), [(8, "a CPU"), (32, "a GPU")])
 def test_r9_2_in_units_of_8_or_32(known: Any, unit: int, device: str) -> None:
     class Sized(ModelTraits, Weightless):
-        batch_size = unit  # as an encoder that runs on that device has it
+        batch_size = unit  # the batch size of an encoder on that device
 
     encoder = Sized()
     kb = known(encoder)
@@ -174,28 +175,28 @@ def test_r9_4_progress_is_logged_with_done_and_total(
 
 
 def test_r9_5_interrupted_it_goes_on_from_the_last_commit(tmp_path: Path) -> None:
-    """By kill -9; with three workers and many kills in `tests/test_workers.py`."""
+    """The run is interrupted by kill -9. `tests/test_workers.py` kills three workers many times."""
     path = tmp_path / "kb.sqlite"
     with open_by_first(path) as kb:
         for number in range(300):
             kb.add(f"note {number}")
     watch(path)
     with Crowd(path, "embed", 1, random.Random(9)) as crowd:
-        # Behind the first hundred, before the second; another one takes its place.
+        # After the first hundred, before the second; another worker takes its place.
         assert crowd.kill_one(20, least_lines=18)
         crowd.finish()
     with open_by_first(path) as kb:
         assert kb.embed().lacking == 0
         (model,) = kb._store.vectors.models()
         assert (model.ready, model.sparse) == (300, 300)
-    assert set(audited(path).values()) == {1}  # what was committed was not made again
+    assert set(audited(path).values()) == {1}  # committed work was not repeated
 
 
 # --- R10: in the background -----------------------------------------------------------------------
 
 
 def test_r10_1_what_is_added_is_enqueued_with_it(known: Any) -> None:
-    """In the document's own transaction: a chunk without vectors is pending."""
+    """The document's own transaction does this: a chunk without vectors is pending."""
     kb = known(Weightless())
     kb.add("a retry storm")
     kb._store.vectors.use_model(kb.encoder().spec)
@@ -248,7 +249,7 @@ def test_r10_4_the_time_is_that_of_completion(known: Any, clock: Clock) -> None:
 
 
 def test_r10_5_adding_never_waits_for_it(known: Any) -> None:
-    """While an encoder works on earlier notes."""
+    """Notes are added while the encoder is busy with earlier ones."""
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Weightless):

@@ -46,7 +46,7 @@ def test_r6_1_only_the_first_k_count() -> None:
 
 
 def test_r6_2_recall_is_of_all_that_are_relevant() -> None:
-    """Even if k is smaller than their number."""
+    """The divisor is the number of relevant documents, even if k is smaller."""
     assert recall(["d1"], GRADES, 1) == pytest.approx(1 / 3)
 
 
@@ -59,7 +59,7 @@ def test_r6_3_precision_at_k() -> None:
 
 
 def test_r6_3_precision_divides_by_k() -> None:
-    """Even if fewer are returned: missing results are not relevant."""
+    """Missing results count as not relevant."""
     assert precision(["d1", "d2"], GRADES, 10) == pytest.approx(2 / 10)
 
 
@@ -92,7 +92,7 @@ def test_r6_5_the_gain_over_two_way_hybrid_is_reported(tmp_path: Path) -> None:
     assert report.methods["three_way_reranked"].degraded == {}
 
 
-# --- R7: quick ------------------------------------------------------------------------------------
+# --- R7: speed ------------------------------------------------------------------------------------
 
 
 def test_r7_1_the_answer_says_how_long_it_took(judged: KnowledgeBase) -> None:
@@ -153,9 +153,10 @@ def test_r7_4_a_slow_one_is_a_warning_with_its_query(
 def test_r7_5_a_gpu_is_used_where_there_is_one(
     gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For vectors and for reranking, if `models.provider` names it: by default, int8 graphs stay on
-    the CPU, where they are faster, and torch runs kb-mini on a GPU (tests/models/test_device.py).
-    The runtime reports a GPU; the test checks the requested provider and runs on the CPU."""
+    """The encoder and the judge run on the GPU that `models.provider` names. By default, int8
+    graphs stay on the CPU, where they are faster, and torch runs kb-mini on a GPU
+    (tests/models/test_device.py). A fake runtime reports a GPU here; the test checks the requested
+    provider and computes on the CPU."""
     import onnxruntime
 
     real, asked = onnxruntime.InferenceSession, []
@@ -182,7 +183,7 @@ def test_r7_5_a_gpu_is_used_where_there_is_one(
         hits = kb.search("where are the harbour keys", rerank="cross-encoder").hits
         assert hits[0].score_kind == "rerank"
     assert asked == [("kb_mini", gpu, cpu), ("kb_judge", gpu, cpu)]
-    assert traits_of(encoder).batch_size == 32  # and 8 on a processor [R9.2]
+    assert traits_of(encoder).batch_size == 32  # and 8 on a CPU [R9.2]
 
 
 # --- R8: compare ----------------------------------------------------------------------------------

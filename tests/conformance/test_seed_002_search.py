@@ -105,8 +105,9 @@ def test_r2_3_by_every_backend(weighed: KnowledgeBase, backend: str) -> None:
 
 
 def test_r2_3_scores_of_what_others_found_are_the_same(weighed: KnowledgeBase) -> None:
-    """Where a profile completes its lists: here the best by terms is the second passage, and the
-    nearest is the third, whose terms are then multiplied one by one."""
+    """A profile with `complete` scores candidates that only other retrievers returned. Here the
+    second passage is the best by terms and the third is the nearest, whose sparse score is computed
+    separately."""
     settings = {"retrievers": "dense,sparse", "complete": True, "candidates": 1}
     found = weighed.search(
         "light heavy", profile="research", rerank=False, top=2, settings=settings, explain=True
@@ -204,7 +205,8 @@ def test_r3_5_scores_from_all_lists_are_combined(judged: KnowledgeBase) -> None:
 
 
 def test_r3_3_ties_are_ordered_by_chunk_id(known: Any) -> None:
-    """Where words found neither: one is first by meaning and second by terms, one the reverse."""
+    """The words of the query are in neither passage. One is first by meaning and second by terms,
+    the other the reverse."""
     kb = known(
         ByHand(
             {
@@ -262,7 +264,8 @@ def test_r4_4_question_words_raise_dense_by_thirty_percent(
 ) -> None:
     assert share(judged, f"{word} keeps the harbour keys", "dense") == pytest.approx(1.3)
     assert share(judged, f"{word} {LONG}", "dense") == pytest.approx(1.8)
-    assert share(judged, f"the harbour keys {word}", "dense") == pytest.approx(1.0)  # not at first
+    # Not at the start.
+    assert share(judged, f"the harbour keys {word}", "dense") == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("query", ["harbour", PLAIN, LONG, "how is get_boat called", "boats()"])
@@ -302,7 +305,7 @@ def test_r5_1_the_first_hundred_candidates_are_reranked(judged: KnowledgeBase, n
 
 
 def test_r5_2_a_score_for_each_pair(judged: KnowledgeBase, judge: WordJudge) -> None:
-    """By the cross-encoder, of query and passage read together."""
+    """The cross-encoder reads the query and a passage together."""
     found = reranked(judged, "cross-encoder")
     assert len(judge.read) == 100
     for hit in found.hits[:100]:
@@ -352,7 +355,7 @@ def test_r5_4_the_order_is_the_cross_encoders(judged: KnowledgeBase, judge: Word
 
 def test_r5_4_the_order_is_that_of_late_interaction(known: Any) -> None:
     """Alone, by the mean over the query's words of the nearest word in the passage: not by how
-    often a word stands there, nor by one of the query's words."""
+    often a word occurs there, nor by one of the query's words."""
     kb = known(Weightless())
     passages = (
         "keys keys keys keys",
@@ -388,8 +391,8 @@ def _rows(encoder: Weightless, text: str) -> list[array[float]]:
 
 @pytest.mark.parametrize("name", RERANKERS)
 def test_r5_4_the_fused_score_counts_for_the_rest(judged: KnowledgeBase, name: str) -> None:
-    """At a blend of 0 the reranker counts nothing: the fused order, by scores that fall as the
-    fused ones do; and in between both do."""
+    """At a blend of 0, the reranker has no effect: the order is the fused one, and the scores fall
+    with the fused scores. In between, both count."""
     fused = three_way(judged, top=100).hits
     none, half = (reranked(judged, name, rerank_blend=blend).hits[:100] for blend in (0, 0.5))
     assert [hit.chunk_id for hit in none] == [hit.chunk_id for hit in fused]
@@ -401,7 +404,7 @@ def test_r5_4_the_fused_score_counts_for_the_rest(judged: KnowledgeBase, name: s
 
 
 def test_r5_1_reranking_is_what_the_profile_does(judged: KnowledgeBase) -> None:
-    """And twenty are returned."""
+    """The profile `research` reranks, and returns twenty hits."""
     found = judged.search("harbour keys boat3", profile="research")
     assert {hit.score_kind for hit in found} == {"rerank"}
     assert found.returned == 20

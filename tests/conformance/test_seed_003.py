@@ -1,5 +1,5 @@
 """Seed 003: three tiers of keyword search in every script, and the `memory` profile: vectors and
-keywords by weight, temporal decay, least score and limits."""
+keywords by weight, temporal decay, minimum score and limits."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TestThreeTierKeywordSearch:
     def test_substrings_of_three_letters_are_found_and_shorter_ones_are_not(
         self, memory: KnowledgeBase, word: str, found: list[str], indexed: bool
     ) -> None:
-        """With FTS5 and without it."""
+        """Holds with the FTS5 tables and without them."""
         if not indexed:
             memory.close()
             connection = apsw.Connection(str(sqlite_file(memory)))
@@ -209,7 +209,7 @@ class TestResolution:
         assert titles(memory.search("kubernetes 怎么部署"))[0] == "zh"
 
     def test_korean_particles(self, memory: KnowledgeBase) -> None:
-        """데이터베이스 is found though the text says 데이터베이스에."""
+        """데이터베이스 is found although the text has 데이터베이스에."""
         assert titles(memory.search("데이터베이스")) == ["ko"]
 
     def test_cyrillic_in_any_case(self, memory: KnowledgeBase) -> None:
@@ -335,7 +335,7 @@ class TestVectorSearchViaNumpy:
     def test_a_cosine_has_a_sign(
         self, both: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, backend: str
     ) -> None:
-        """What points the other way comes last, and not first."""
+        """A vector in the opposite direction comes last, not first."""
         chunks = [both.chunks(both.add(text).doc_path)[0].chunk_id for text in ("a", "b", "c")]
         model = both._store.vectors.use_model(Weightless().spec)
         rest = [0.0] * 62
@@ -422,7 +422,7 @@ class _WithoutNumpy:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-# --- what fades, and what is cut ------------------------------------------------------------------
+# --- decay and limits -----------------------------------------------------------------------------
 
 
 def daily(age_days: int) -> str:
@@ -475,7 +475,7 @@ class TestTemporalDecay:
     def test_a_two_year_old_daily_note_is_still_found(
         self, both: KnowledgeBase, library: Library
     ) -> None:
-        """Resolution: decay comes after the least score, and only reorders."""
+        """Resolution: decay comes after the minimum score, and only reorders."""
         both.ingest(library({daily(730): "harbour keys\n"}))
         both.embed()
         for query in ("harbour keys", "keys"):
@@ -499,12 +499,12 @@ class TestResultFilteringAndLimits:
         assert recall(both, "harbour keys", settings={"min_score": 0.99}).hits == ()
 
     def test_at_a_tenth_and_neither_above_nor_below(self, both: KnowledgeBase) -> None:
-        """Of scores a thousandth apart, those below 0.1 are discarded and no others."""
+        """Scores are a thousandth apart: those below 0.1 are discarded, and no others."""
         chunks = [both.chunks(both.add(f"note {n}").doc_path)[0].chunk_id for n in range(60)]
         model = both._store.vectors.use_model(Weightless().spec)
         rows = []
         for number, chunk in enumerate(chunks):
-            cosine = 0.11 + number / 700  # so that 0.7 of it is 0.077 and upwards
+            cosine = 0.11 + number / 700  # so that 0.7 times the cosine is at least 0.077
             vector = [cosine, math.sqrt(1 - cosine**2), *[0.0] * 62]
             rows.append((chunk, Encoding(dense=array("f", vector))))
         write_vectors(both._store, model.model_id, rows)
@@ -517,7 +517,7 @@ class TestResultFilteringAndLimits:
         assert any(0.1 < score < 0.102 for score in scores)
         kept = [hit.score for hit in both.search_hybrid("harbour", **asked)]
         assert kept == [score for score in scores if score >= 0.1]
-        least = {"min_score": scores[30]}  # just as much is enough
+        least = {"min_score": scores[30]}  # an equal score is enough
         assert len(both.search_hybrid("harbour", settings=least, **asked)) == 31
 
     def test_max_results_limit(self, both: KnowledgeBase) -> None:
@@ -532,7 +532,7 @@ class TestResultFilteringAndLimits:
 
 
 class TestExactWordsSurviveTheLeastScore:
-    """Resolution: no keyword hit falls to the default `min_score`."""
+    """Resolution: the default `min_score` drops no keyword hit."""
 
     @pytest.fixture(params=["keyword only", "vectors pending", "vectors ready"])
     def any_kb(

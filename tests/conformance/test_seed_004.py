@@ -102,7 +102,7 @@ class TestExpiry:
         assert [document.title for document in kb.documents()] == ["long"]
 
     def test_at_the_very_second(self, kb: KnowledgeBase, clock: Clock) -> None:
-        """`expires_at` in the past: a second before it is there, at that second it is not."""
+        """`expires_at`: the entry is found one second before it, and not at that second."""
         know(kb, "a passing word", EAST, ttl="7d")
         know(kb, "a lasting word", EAST)
         for second, left in ((7 * DAY - 1, 2), (7 * DAY, 1)):
@@ -148,7 +148,7 @@ EAST, NORTH, UP = [1.0, 0, 0, 0], [0, 1.0, 0, 0], [0, 0, 1.0, 0]
 
 
 def know(kb: KnowledgeBase, text: str, vector: list[float] | None = None, **said: str) -> int:
-    """Put in an entry with its embedding; returns its chunk's id."""
+    """Add an entry with its embedding; returns its chunk's id."""
     document = kb.add(text, **said)  # type: ignore[arg-type]
     (chunk,) = kb.chunks(document.doc_path)
     if vector is not None:
@@ -177,7 +177,7 @@ class TestVectorSimilaritySearch:
         assert found[-1].score == pytest.approx(-1.0)
 
     def test_l2_normalization(self, kb: KnowledgeBase) -> None:
-        """Embeddings are brought to length 1 before they are compared."""
+        """Embeddings are normalized to length 1 before they are compared."""
         know(kb, "long", [50.0, 0, 0, 0])
         (hit,) = kb.search_vector(embedding=[0.001, 0, 0, 0])
         assert hit.score == pytest.approx(1.0)
@@ -204,7 +204,8 @@ class TestVectorSimilaritySearch:
         assert hit.score == pytest.approx(1.0)
 
     def test_graceful_degradation(self, kb: KnowledgeBase) -> None:
-        """Nothing to compare with, or nothing to encode by: an empty list, and words answer."""
+        """Without vectors to compare with, or without an encoder, the list is empty, and lexical
+        search still works."""
         know(kb, "a word")
         assert kb.search_vector(embedding=EAST) == ()
         assert kb.search_vector("word") == ()
@@ -274,7 +275,7 @@ class TestHybridSearchWithRrf:
         assert found["storage, without an embedding"].sources == ("fts",)
 
     def test_three_phases(self, kb: KnowledgeBase) -> None:
-        """Gather 3x limit each, `1 / (k + rank)`, then weights and boosts, sorted by the end."""
+        """Gather 3x limit each, `1 / (k + rank)`, then weights and boosts, sorted by the result."""
         for number in range(20):
             know(kb, f"word {number}", [1.0, number / 20, 0, 0])
         hits = kb.search_hybrid("word", embedding=EAST, limit=4, explain=True)
@@ -287,7 +288,7 @@ class TestHybridSearchWithRrf:
 
     def test_three_times_the_limit_are_candidates(self, kb: KnowledgeBase) -> None:
         """Decisions count double: with a limit of 4, the 12th of each list is raised to the top,
-        and the 13th is not, since it was no candidate."""
+        and the 13th is not, since it was not a candidate."""
         for number in range(1, 21):
             said = {"kind": "decision"} if number >= 12 else {}
             know(kb, f"word{' more' * number}", [1.0, number / 20, 0, 0], **said)

@@ -61,7 +61,7 @@ def test_the_service_watches_what_was_ingested(manager: str, reader: Reader) -> 
 
 
 def test_a_service_without_a_folder_fails_and_says_so(reader: Reader) -> None:
-    """As on the page, and so that systemd restarts it."""
+    """The error is that of the page, and systemd restarts the service."""
     status, printed = reader.run(f"cd / && {shlex.join(commands(reader)['systemd'])}", **WORDS)
     assert (status, printed.splitlines()[0]) == (2, "error: nothing has been ingested yet")
     assert unit()["Service"]["Restart"] == "on-failure"
@@ -73,7 +73,7 @@ def test_launchd_knows_every_key() -> None:
         "Label", "ProgramArguments", "RunAtLoad", "KeepAlive", "ProcessType", "StandardErrorPath",
     }  # fmt: skip
     assert f"{agent['Label']}.plist" in PAGE.read_text("utf-8")
-    assert "~" not in PLIST  # launchd takes it for a name
+    assert "~" not in PLIST  # launchd would treat it as a name
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")

@@ -29,7 +29,7 @@ from tests.mcp.conftest import ask, citations
 
 PAGE = DOCS / "how-to" / "mcp.md"
 BLOCKS = list(blocks(PAGE))
-WORDS = {"KB_MODELS_ENCODER": "none"}  # the model is not what is tried here
+WORDS = {"KB_MODELS_ENCODER": "none"}  # the model is not tested here
 TOOLS = ["search", "fetch", "add", "status"]
 QUERY = "what ended the retry storm"
 

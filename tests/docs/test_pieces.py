@@ -98,7 +98,7 @@ def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
         assert reader.run("kb config trust --yes")[0] == 0
         status, printed = reader.run('kb embed-text "a text"')
         assert (status, "768 dimensions" in printed) == (0, True), printed
-        untried = {"KB_MODELS_EXAM": "false"}  # it would find out
+        untried = {"KB_MODELS_EXAM": "false"}  # the model would fail it
         reindex = "kb add --no-embed Ropes && kb reindex --model endpoint"
         status, printed = reader.run(reindex, **untried)
         assert (status, "searches now use" in printed) == (0, True), printed
@@ -107,7 +107,7 @@ def test_an_endpoint_as_the_page_sets_it(reader: Reader) -> None:
 
 
 def test_a_parser_of_another_package(reader: Reader) -> None:
-    """The program and the entry point of the page, installed as by pip."""
+    """The page's program and entry point work when installed as pip installs them."""
     program = block_of("papers.md", "python", "class BibParser")
     ((group, names),) = tomllib.loads(block_of("papers.md", "toml", "kb_bib").text)["project"][
         "entry-points"

@@ -122,7 +122,7 @@ def test_a_section_that_is_not_there_fails_the_build(tmp_path: Path) -> None:
     assert "README.md has no section 'Figures'" in done.stderr
 
 
-# --- all by itself --------------------------------------------------------------------------------
+# --- no external resources ------------------------------------------------------------------------
 
 
 def test_nothing_is_loaded_from_another_host(site: Path) -> None:

@@ -29,7 +29,7 @@ ASIAN = ModelSpec(
 )
 def test_suggestions(languages: dict[str | None, int], named: str) -> None:
     text = suggestion(languages, LATIN, OTHER)
-    assert text.startswith(f"{named}, which kb-mini does not read")
+    assert text.startswith(f"{named}, which kb-mini 1 does not read")
     assert text.endswith("kb reindex --model other")
     assert suggestion(languages, LATIN, replace(OTHER, languages=("en",))) == "", (
         "the other does not read it either"
@@ -41,7 +41,8 @@ def test_suggestions(languages: dict[str | None, int], named: str) -> None:
 def test_a_language_in_the_same_script() -> None:
     languages: dict[str | None, int] = {"de": 3, "en": 2, "fr": 1}
     text = suggestion(languages, ENGLISH, OTHER)
-    assert text.startswith("4 of 6 documents are in French and German, which kb-mini does not read")
+    start = "4 of 6 documents are in French and German, which kb-mini 1 does not read"
+    assert text.startswith(start)
     assert suggestion({"en": 5, "de": 1}, ENGLISH, OTHER) == "", "too few"
 
 
@@ -68,7 +69,7 @@ def test_an_ingest_suggests_a_model_once(tmp_path: Path) -> None:
         assert kb.ingest(root, dry_run=True).notes == ()
         (told,) = kb.ingest(root).notes
         assert told.startswith("1 of 2 documents are in Chinese")
-        assert kb.ingest(root).notes == ()  # nothing has come
+        assert kb.ingest(root).notes == ()  # there is nothing new
     with KnowledgeBase(tmp_path / "off.sqlite", encoder="none") as kb:
         assert kb.ingest(root).notes == ()
     with KnowledgeBase(tmp_path / "gone.sqlite", encoder="no-such-model") as kb:

@@ -49,7 +49,7 @@ def corpus_error_of(path: Path) -> EvalDataError:
     return caught.value
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def test_a_split(folder: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_same_judgment_in_another_form(folder: Path, text: str) -> None:
     assert load(folder).qrels == {"q1": {"d1": 1}}
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- rejected input -------------------------------------------------------------------------------
 
 
 def test_missing_folder(tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_a_bad_corpus_line(folder: Path, record: dict[str, object], problem: str
         ("q1\td9\t1.5", "invalid grade '1.5'"),
         ("q1\td9\t1_0", "invalid grade '1_0'"),
         ("q1\td9\t1001", "invalid grade '1001'"),
-        ("q1\td9", "not three fields"),
-        ("q1 0 d9 1", "not three fields"),
-        ("q1\t\t1", "not three fields"),
+        ("q1\td9", "the line does not have three fields"),
+        ("q1 0 d9 1", "the line does not have three fields"),
+        ("q1\t\t1", "the line does not have three fields"),
         ("q1\td1\t2", "a second grade for 'd1' and this query"),
         ("q7\td1\t2", "unknown query 'q7'"),
     ],

@@ -70,7 +70,7 @@ def test_few_queries_are_less_sure() -> None:
     assert honest.high > plain.high
 
 
-# --- what the intervals promise -------------------------------------------------------------------
+# --- coverage of the intervals --------------------------------------------------------------------
 
 
 def mostly_none(random: Random) -> float:
@@ -125,8 +125,8 @@ def coverage(
 def test_the_truth_is_inside_nineteen_times_out_of_twenty(
     draw: Callable[[Random], float],
 ) -> None:
-    """80 queries. Of 300 draws at 95 %, less than 91 % or more than 98.5 % come up in one case of a
-    thousand; the seed is fixed."""
+    """There are 80 queries. Of 300 intervals at 95 %, less than 91 % or more than 98.5 % contain
+    the truth with a probability of one in a thousand. The seed is fixed."""
     assert 0.91 <= coverage(draw, 80, 300) <= 0.985
 
 
@@ -135,8 +135,9 @@ def test_the_truth_is_inside_nineteen_times_out_of_twenty(
     [(mostly_none, 0.89), (near_the_top, 0.89), (even, 0.90), (long_tail, 0.86), (rare_wins, 0.80)],
 )
 def test_twenty_queries_are_few(draw: Callable[[Random], float], least: float) -> None:
-    """As often as decision 0018 states, within the variation of 300 simulations: if a few queries
-    decide and were not drawn, no resampling of the others reveals them."""
+    """The interval contains the truth as often as decision 0018 states, within the variation of 300
+    simulations. If the result depends on a few queries that were not drawn, resampling the others
+    cannot show that."""
     assert least <= coverage(draw, 20, 300) <= 0.985
 
 

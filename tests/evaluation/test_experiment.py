@@ -138,7 +138,7 @@ def test_documents_in_a_folder(tmp_path: Path, library: Callable[..., Path]) -> 
         judgments=judgments, documents=folder, methods=("lexical",), measures=["MRR", "nDCG@10"]
     )
     assert report.methods["lexical"].scores[MRR].mean == 1.0
-    # What is gone stays in the ideal: nothing gets better by losing documents.
+    # Missing documents still count in the ideal ranking: losing documents improves nothing.
     assert report.methods["lexical"].scores[Measure("nDCG", 10)].values[1] < 0.5
     assert report.caveats.unknown_documents == ("lib/gone.md",)
     assert not (tmp_path / "home").exists()
@@ -212,4 +212,4 @@ def test_token_vectors_are_stored_in_the_configured_format(data: Path, tokens: s
     report = run_experiment(
         data, methods=("reranked",), measures=["MRR"], config=config, encoder=Weightless()
     )
-    assert report.methods["reranked"].degraded == {}  # what is switched off is not missed
+    assert report.methods["reranked"].degraded == {}  # a disabled reranker is not reported

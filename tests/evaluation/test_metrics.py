@@ -231,7 +231,7 @@ def expect_equal_run(
     theirs: Mapping[str, ir_measures.Measure],
     gain: str,
 ) -> None:
-    """Per query and in the mean, for every measure."""
+    """Compare per query and on average, for every measure."""
     # Negative grades count as 0, and pytrec_eval, which runs below, may crash or hang on them.
     graded = {
         query_id: {doc_id: max(0, grade) for doc_id, grade in judgments.items()}

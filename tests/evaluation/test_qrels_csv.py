@@ -54,7 +54,7 @@ def test_valid_files(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_the_separator_gives_three_columns(tmp_path: Path, line: str, query: str) -> None:
-    """And not the most frequent separator: a question may contain commas."""
+    """The most frequent separator is not always the right one: a question may contain commas."""
     judged = load_csv(write(tmp_path / "mine.csv", line))
     assert judged.qrels == {query: {"lib/a.md": 1}}
 
@@ -69,8 +69,8 @@ def test_paths_are_compared_as_the_store_writes_them(tmp_path: Path) -> None:
     [
         ("", "no judgments"),
         ("query,document,grade\n", "no judgments"),
-        ("a,b\n", "mine.csv:1: not a query"),
-        ("a,b,1\n\nc,,1\n", "mine.csv:3: not a query"),
+        ("a,b\n", "mine.csv:1: query, document or grade is missing"),
+        ("a,b,1\n\nc,,1\n", "mine.csv:3: query, document or grade is missing"),
         ("a,b,good\n", "mine.csv:1: invalid grade 'good'"),
         ("a,b,1\na,b,2\n", "mine.csv:2: a second grade"),
         ('a,"b,1\n', "mine.csv:1"),

@@ -18,7 +18,7 @@ from tests.browser import CHROMIUM
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: make browser")
 
-# 400 px is a telephone; what is in the middle has neither the room of one nor of the other.
+# 400 px is a phone; widths in between have less room than a desktop.
 WIDTHS = (1280, 660, 400)
 LETTERS = """[...document.querySelectorAll("section svg text")]
     .map(one => one.getBoundingClientRect())

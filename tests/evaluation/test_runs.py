@@ -90,7 +90,7 @@ def test_the_difference_is_paired() -> None:
 
 
 def test_a_method_under_two_names_does_not_differ() -> None:
-    """Not even in the last bit of a sum: a difference of almost zero would count as better."""
+    """Sums are equal to the last bit: a difference of almost zero would count as better."""
 
     def uneven(text: str, k: int) -> Sequence[str]:
         return finds_at(1 + int(text.split()[1]) % 7)(text, k)
@@ -225,7 +225,7 @@ def test_judgments_without_queries_are_refused() -> None:
         evaluate({"m": finds_nothing}, Collection("reef", "test", {}, {"q": {"d": 1}}), [MRR])
 
 
-# --- what an interval says ------------------------------------------------------------------------
+# --- intervals ------------------------------------------------------------------------------------
 
 
 def finds_mostly(share: float, seed: int) -> Ranker:
@@ -242,7 +242,8 @@ def test_identical_methods_do_not_differ() -> None:
 
 
 def test_methods_that_are_equally_good_may_not_differ() -> None:
-    """Correct as often, but on other queries: the interval includes zero and has a width."""
+    """Both methods are correct equally often, but on different queries: the interval includes zero
+    and is wider than zero."""
     methods = {"one": finds_mostly(0.5, 1), "other": finds_mostly(0.5, 3)}
     compared = evaluate(methods, JUDGED, [MRR], baseline="one").methods["other"].comparisons
     assert compared is not None

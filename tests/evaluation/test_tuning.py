@@ -66,14 +66,14 @@ class Contrary(Weightless):
 
 
 def silent(_stage: str, _done: int, _total: int) -> None:
-    """Discard progress."""
+    """Ignore the progress."""
 
 
 def by_noise(**profiles: dict[str, object]) -> EvaluationSetup:
     return EvaluationSetup(unexamined(profiles), encoder=Noise())
 
 
-# A profile that trusts what is noise: there is something to be gained.
+# A profile that relies on noise, so that tuning can improve it.
 MISLED: dict[str, object] = {
     "retrievers": ["lexical", "dense"],
     "weights": {"lexical": 0.02, "dense": 0.98},
@@ -194,7 +194,8 @@ def test_a_query_does_not_affect_its_own_settings(one_split: Path) -> None:
     ours, theirs = (by_fold(board, base, folds) for board in boards)
     texts = [judged.queries[query] for query in folds[0]]
     assert [ours(text) for text in texts] == [theirs(text) for text in texts]
-    assert boards[0].fitted(folds[0]) != boards[1].fitted(folds[0])  # or there was nothing to see
+    # Otherwise this would prove nothing.
+    assert boards[0].fitted(folds[0]) != boards[1].fitted(folds[0])
 
 
 def test_chance_is_not_written(one_split: Path) -> None:

@@ -29,8 +29,8 @@ def documents(lines: Sequence[str], longest: int = 40) -> st.SearchStrategy[str]
 
 
 def check_blocks(text: str, blocks: Sequence[Block], first: int = 0) -> None:
-    """Every line that is not blank, from line `first` on, is in exactly one block, in order; and
-    each block's text is its lines."""
+    """Check that every line that is not blank, from line `first` on, is in exactly one block, in
+    order, and that the text of each block consists of its lines."""
     lines = text.split("\n")
     covered: list[int] = []
     for block in blocks:
@@ -47,7 +47,7 @@ def check_blocks(text: str, blocks: Sequence[Block], first: int = 0) -> None:
 
 
 def check_chunks(text: str, chunks: Sequence[ChunkDraft], max_chars: int) -> None:
-    """The same for chunks; pieces of one long line share that line."""
+    """Check the same for chunks. Pieces of one long line share that line."""
     lines = text.split("\n")
     pieces: dict[int, list[str]] = {}
     covered: list[int] = []

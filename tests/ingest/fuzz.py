@@ -1,4 +1,4 @@
-"""Damaged files of every format, each made from its number alone: what `test_fuzz.py` runs.
+"""Damaged files of every format, each generated from its number alone, as `test_fuzz.py` runs them.
 
     python -m tests.ingest.fuzz --parser pdf --seed 1234                read one again
     python -m tests.ingest.fuzz --parser pdf --seed 1234 --save x.pdf   and keep it
@@ -6,30 +6,26 @@
     python -m tests.ingest.fuzz --through-workers --count 100000        of all formats, by turns,
                                                         in parser processes and under their limits
 
-A run says what it does in lines of JSON: which input comes next, what went wrong with it, and at
-the end how many were read. So whoever started it knows which input it did not survive.
+A run reports what it does in lines of JSON: which input comes next, what went wrong with it, and at
+the end how many were read. So its caller knows which input it did not survive.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
-import io
 import json
 import random
 import sys
 import time
 import traceback
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 from kb import KnowledgeBase
 from kb.config import IngestConfig
@@ -39,6 +35,7 @@ from kb.ingest.parse import HEAD_BYTES, Parsers, Unreadable, Unsupported
 from kb.ingest.parser_limits import Limits
 from kb.ports import Source
 from tests.ingest.documents import CODE_LINES, MARKDOWN_LINES
+from tests.ingest.mutator import Mutator
 from tests.ingest.parsers import (
     office,
     pdfs,
@@ -71,10 +68,10 @@ from tests.ingest.parsers.archives import zipped
 from tests.ingest.parsers.mutations import MAX_CHARS, check_parsed
 
 WATCHDOG_S = 120
-MEMORY_BYTES = 2 << 30  # of addresses
-RESIDENT_BYTES = 1 << 30  # what no input here may need
-INGESTED = 20  # one input in so many goes through the whole of ingest
-INGESTED_BYTES = 200_000  # longer ones only take time there
+MEMORY_BYTES = 2 << 30  # of address space
+RESIDENT_BYTES = 1 << 30  # no input here may need more
+INGESTED = 20  # one input in this many is also ingested
+INGESTED_BYTES = 200_000  # longer inputs are not ingested, to save time
 LIBRARY = Path(__file__).parents[2] / "examples" / "library"
 COMMAND = "python -m tests.ingest.fuzz --parser {parser} --seed {seed}"
 
@@ -92,7 +89,7 @@ class Case(NamedTuple):
     mutation: str
 
 
-# --- what is damaged ------------------------------------------------------------------------------
+# --- undamaged files ------------------------------------------------------------------------------
 
 
 def _library(*suffixes: str) -> list[Seed]:
@@ -285,8 +282,6 @@ TOKENS: dict[str, bytes] = {
 _ANYWHERE = (b"\0", b"\xff", b"\xff\xfe", b"\xfe\xff\0", b"\xef\xbb\xbf", b"\r", b"\n\n", b"\t",
              b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"e\xcc\x81", b"\xe2\x80\xae",
              b" " * 40)  # fmt: skip
-_NUMBERS = (b"0", b"-1", b"1", b"255", b"65536", b"2147483648", b"4294967295", b"9" * 20,
-            b"9" * 5000, b"1e308", b"0.1", b"nan", b"")  # fmt: skip
 
 
 @cache
@@ -294,175 +289,23 @@ def seeds_of(parser: str) -> list[Seed]:
     return SEEDS[parser]()
 
 
+def inputs(parser: str) -> list[bytes]:
+    """The undamaged inputs of a format."""
+    return [seed.data for seed in seeds_of(parser)]
+
+
 @cache
 def tokens_of(parser: str) -> list[bytes]:
     return [*TOKENS[parser].split(), *_ANYWHERE]
 
 
-# --- damage ---------------------------------------------------------------------------------------
-
-
-class Mutator:
-    """Random mutations. Each method takes bytes and returns mutated ones."""
-
-    def __init__(self, parser: str, chance: random.Random) -> None:
-        self._parser = parser
-        self._chance = chance
-        self.done: list[str] = []
-
-    def mutated(self, data: bytes) -> bytes:
-        ways = (
-            self.flip, self.delete, self.insert, self.duplicate, self.truncate, self.splice,
-            self.tokens, self.tokens, self.repeat, self.number, self.shuffle,
-        )  # fmt: skip
-        for _ in range(self._chance.choice((1, 1, 1, 2, 3, 5))):
-            way = self._chance.choice(ways)
-            self.done.append(way.__name__)
-            data = way(data)
-        return data
-
-    def _at(self, data: bytes) -> int:
-        return self._chance.randint(0, len(data))
-
-    def _range(self, data: bytes) -> tuple[int, int]:
-        at = self._at(data)
-        return at, at + self._chance.choice((1, 4, 40, 400, max(1, len(data) // 2)))
-
-    def flip(self, data: bytes) -> bytes:
-        broken = bytearray(data)
-        for _ in range(self._chance.randint(1, 16) if data else 0):
-            broken[self._chance.randrange(len(broken))] ^= 1 << self._chance.randrange(8)
-        return bytes(broken)
-
-    def delete(self, data: bytes) -> bytes:
-        start, end = self._range(data)
-        return data[:start] + data[end:]
-
-    def insert(self, data: bytes) -> bytes:
-        at = self._at(data)
-        return data[:at] + self._chance.randbytes(self._chance.choice((1, 4, 64))) + data[at:]
-
-    def duplicate(self, data: bytes) -> bytes:
-        start, end = self._range(data)
-        at = self._at(data)
-        return data[:at] + data[start:end] + data[at:]
-
-    def truncate(self, data: bytes) -> bytes:
-        return data[: self._at(data)]
-
-    def splice(self, data: bytes) -> bytes:
-        """The beginning of this input and the end of another one, sometimes of another format."""
-        own = self._chance.random() < 0.8
-        parser = self._parser if own else self._chance.choice(sorted(SEEDS))
-        other = self._chance.choice(seeds_of(parser)).data
-        return data[: self._at(data)] + other[self._at(other) :]
-
-    def tokens(self, data: bytes) -> bytes:
-        for _ in range(self._chance.randint(1, 12)):
-            at = self._at(data)
-            token = self._chance.choice(tokens_of(self._parser))
-            data = data[:at] + token + self._chance.choice((b"", b" ", b"\n")) + data[at:]
-        return data
-
-    def repeat(self, data: bytes) -> bytes:
-        """Repeat a part: usually a few thousand times, sometimes up to a megabyte."""
-        start, end = self._range(data)
-        picked = [self._chance.choice(tokens_of(self._parser)) for _ in range(3)]
-        unit = self._chance.choice(
-            (data[start:end], picked[0], b"".join(picked), picked[0] + b"\n")
-        )
-        size = self._chance.choice((*(1_000, 10_000, 10_000, 50_000) * 4, 1_000_000))
-        return data[:start] + unit * (size // (len(unit) or 1)) + data[start:]
-
-    def number(self, data: bytes) -> bytes:
-        """Change one number, or all numbers from some position on."""
-        places = [at for at, byte in enumerate(data) if byte in b"0123456789"]
-        if not places:
-            return data
-        start = end = self._chance.choice(places)
-        while data[end : end + 1].isdigit():
-            end += 1
-        return data[:start] + self._chance.choice(_NUMBERS) + data[end:]
-
-    def shuffle(self, data: bytes) -> bytes:
-        lines = data.split(b"\n")
-        self._chance.shuffle(lines)
-        return b"\n".join(lines)
-
-    # --- inside of what holds something --------------------------------------------------------
-
-    def inside(self, data: bytes) -> bytes:
-        """Damage a part of a zip file, or a value of JSON; the rest stays valid."""
-        if data.startswith(b"PK"):
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                parts: dict[str, str | bytes] = {
-                    name: archive.read(name) for name in archive.namelist()
-                }
-            name = self._chance.choice(list(parts))
-            self.done.append(f"in {name}")
-            whole = parts[name]
-            assert isinstance(whole, bytes)
-            by_element = self._chance.random() < 0.5
-            return zipped(parts | {name: (self._in_xml if by_element else self.mutated)(whole)})
-        if self._parser == "notebook":
-            tree = json.loads(data)
-            self._in_json(tree)
-            return json.dumps(tree).encode()
-        return self.mutated(data)
-
-    def _in_xml(self, data: bytes) -> bytes:
-        """Remove, repeat and move elements, and change their values."""
-        try:
-            root = ElementTree.fromstring(data)
-        except ElementTree.ParseError:
-            return self.mutated(data)
-        self.done.append("elements")
-        for _ in range(self._chance.randint(1, 12)):
-            every = list(root.iter())
-            one, other = self._chance.choice(every), self._chance.choice(every)
-            match self._chance.randrange(6):
-                case 0 if len(one):
-                    one.remove(self._chance.choice(list(one)))
-                case 1 if len(every) < 5000:
-                    one.append(deepcopy(other))
-                case 2 if one.attrib:
-                    key = self._chance.choice(list(one.attrib))
-                    values = [number.decode() for number in _NUMBERS] + list(other.attrib.values())
-                    one.attrib[key] = self._chance.choice(values)
-                case 3:
-                    one.text = self._chance.choice(("", "x" * 3000, "\n\t", "é中\u2028", "#|`"))
-                case 4:
-                    one.tag = other.tag
-                case _:
-                    ElementTree.SubElement(one, other.tag, dict(other.attrib)).text = "deep"
-        # As deep as it gets: as text, since the library that writes it is recursive.
-        tag = str(self._chance.choice(list(root.iter())).tag).rpartition("}")[2].encode()
-        depth = self._chance.choice((0, 1, 10, 3000))
-        deep = b"<%b>" % tag * depth + b"x" + b"</%b>" % tag * depth
-        return ElementTree.tostring(root).replace(b"deep", deep)
-
-    def _in_json(self, tree: Any) -> None:
-        for _ in range(self._chance.randint(1, 4)):
-            node = tree
-            while True:
-                keys: Sequence[Any] = list(node) if isinstance(node, dict) else range(len(node))
-                key = self._chance.choice(keys)
-                if not isinstance(node[key], dict | list) or not node[key]:
-                    break
-                if self._chance.random() < 0.15:
-                    break
-                node = node[key]
-            text = node[key] if isinstance(node[key], str) else "text"
-            damaged = self.mutated(text.encode("utf-8", "replace")).decode("utf-8", "replace")
-            others: tuple[Any, ...] = (None, True, -1, 1e308, "", [], {}, [[]], [{"source": [1]}],
-                                       [None, "x"], {"name": []}, "\ud800", "#" * 3000)  # fmt: skip
-            node[key] = damaged if self._chance.random() < 0.6 else self._chance.choice(others)
+# --- inputs ---------------------------------------------------------------------------------------
 
 
 def case(parser: str, seed: int) -> Case:
     """The input with this number, the same in every run."""
     chance = random.Random(f"{parser}-{seed}")
-    mutator = Mutator(parser, chance)
+    mutator = Mutator(parser, chance, tokens_of(parser), inputs, sorted(SEEDS))
     chosen = chance.choice(seeds_of(parser))
     holds = chosen.data.startswith(b"PK") or parser == "notebook"
     way = mutator.inside if holds and chance.random() < 0.7 else mutator.mutated
@@ -470,7 +313,7 @@ def case(parser: str, seed: int) -> Case:
     return Case(chosen.name, data, f"{chosen.name}: {', '.join(mutator.done)}")
 
 
-# --- what is done with it -------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 def read(parsers: Parsers, name: str, data: bytes) -> str:
@@ -483,7 +326,7 @@ def read(parsers: Parsers, name: str, data: bytes) -> str:
         if parser is None:
             return "unsupported"
         parsed = parser.parse(Source(name, data))
-        blocks = list(parsed.blocks)  # a parser may make them on the way
+        blocks = list(parsed.blocks)  # a parser may produce them lazily
         chunks = chunk(blocks, MAX_CHARS)
     except Unsupported:
         return "unsupported"
@@ -492,7 +335,7 @@ def read(parsers: Parsers, name: str, data: bytes) -> str:
     if not chunks:
         return "unsupported"
     for made in chunks:
-        made.text.encode()  # no halves of characters: a store could not keep them
+        made.text.encode()  # no lone surrogates, which a store could not keep
     (parsed.title or "").encode()
     json.dumps(dict(parsed.attributes.metadata), ensure_ascii=False).encode()
     if parsed.type != "pdf" and (parsed.text is not None or b"---" not in data[:8]):
@@ -539,7 +382,7 @@ def run(parser: str, start: int, stop: int) -> None:
     import resource  # not everywhere
 
     parsers = Parsers(MAX_CHARS, plug_ins=())
-    read(parsers, *seeds_of(parser)[0])  # so that all that is needed is loaded
+    read(parsers, *seeds_of(parser)[0])  # to load everything first
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)
     counted: Counter[str] = Counter()

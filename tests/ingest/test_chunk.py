@@ -96,7 +96,7 @@ def test_the_heading_path_is_complete() -> None:
     assert draft.spans == (Span("line", 3, 4),)
 
 
-# --- cutting --------------------------------------------------------------------------------------
+# --- splitting ------------------------------------------------------------------------------------
 
 
 def test_a_long_paragraph_is_cut_between_lines() -> None:
@@ -191,7 +191,7 @@ def test_blank_blocks_are_nothing() -> None:
     assert chunk([], 1800) == []
 
 
-# --- of every document ----------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 limits = st.sampled_from([10, 30, 80, 1800])
 

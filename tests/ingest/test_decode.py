@@ -110,7 +110,8 @@ def test_every_text_survives(text: str) -> None:
 
 @given(st.lists(st.text(alphabet="ab \n\ré中\u0301", max_size=30)), st.integers(1, 40))
 def test_windows_are_the_text(parts: list[str], size: int) -> None:
-    """Split at line ends or not at all; joined, the windows equal the result of `decode`."""
+    """The text is split at line ends or not at all. The joined windows equal the result of
+    `decode`."""
     data = "\n".join(parts).encode()
     found = list(text_windows(data, size))
     if b"\r" not in data:

@@ -72,7 +72,7 @@ def asked(store: SqliteStore, encoder: Encoder) -> list[str]:
     return [each.text for each in pending_chunks(store, model.model_id, limit=10_000)]
 
 
-# --- what it does ---------------------------------------------------------------------------------
+# --- behavior -------------------------------------------------------------------------------------
 
 
 def test_every_chunk_gets_the_vector_of_its_text(store: Watched) -> None:
@@ -96,7 +96,7 @@ def test_it_commits_every_hundred_in_units_of_eight(store: Watched) -> None:
 
 
 def test_a_slow_model_commits_more_often(store: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that `kb jobs` shows progress, and a kill costs seconds."""
+    """This way `kb jobs` shows progress, and a killed process loses only seconds of work."""
     monkeypatch.setattr("kb.embedding.embedder.COMMIT_S", -1.0)
     fill(store, 24)
     seen: list[int] = []
@@ -247,7 +247,7 @@ def test_it_stops_on_request(store: Watched) -> None:
     assert report.left == 34
 
 
-# --- a store that changes meanwhile ---------------------------------------------------------------
+# --- concurrent changes ---------------------------------------------------------------------------
 
 
 class Meddling(Weightless):
@@ -279,7 +279,7 @@ def test_chunks_added_meanwhile(store: Watched) -> None:
     assert report.embedded == 25
 
 
-# --- what goes wrong ------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_a_text_that_fails_alone(store: Watched) -> None:
@@ -432,7 +432,7 @@ def test_a_killed_run_continues_after_the_last_commit(store: Watched) -> None:
     assert Embedder(store, Weightless()).run().embedded == 200
 
 
-# --- one document, and documents that have expired ------------------------------------------------
+# --- one document, and expired documents ----------------------------------------------------------
 
 
 def _ready_of(kb: KnowledgeBase, name: str) -> int:

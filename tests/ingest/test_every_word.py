@@ -49,7 +49,7 @@ def words_found(name: str, data: bytes, max_chars: int = 1800) -> set[str]:
     return words_of("\n".join([*texts, *(text or "" for text in known)]))
 
 
-# --- formats that are read by lines ---------------------------------------------------------------
+# --- line-based formats ---------------------------------------------------------------------------
 
 FRONT_LINES = (
     "---", "---", "title: Winter", "tags: [boat, shed]", "kind: gossip", "owner: Zacharias",
@@ -125,7 +125,7 @@ def test_titles_that_are_too_long_to_be_stored_with_every_passage(
     assert words_of(TITLE) <= found
 
 
-# --- formats that hold their text in markup -------------------------------------------------------
+# --- formats with markup --------------------------------------------------------------------------
 
 
 class Vocabulary:

@@ -246,7 +246,7 @@ def test_merged() -> None:
     )
 
 
-# --- what is not known is text --------------------------------------------------------------------
+# --- unknown keys ---------------------------------------------------------------------------------
 
 
 def test_keys_that_are_not_known_are_text() -> None:

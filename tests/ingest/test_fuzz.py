@@ -20,8 +20,8 @@ from tests.ingest.fuzz import COMMAND, COUNTS, SEEDS, TOKENS, WATCHDOG_S, case
 
 REPOSITORY = Path(__file__).parents[2]
 BATCH = 250
-GRACE_S = 60  # for the watchdog inside to speak first
-MOST = 10  # failures that are told of one parser
+GRACE_S = 60  # so that the inner watchdog reports first
+MOST = 10  # failures reported for one parser
 
 
 def test_every_parser_is_fuzzed() -> None:
@@ -36,7 +36,7 @@ def test_an_input_is_known_by_its_number(parser: str) -> None:
     assert len({case(parser, seed).data for seed in range(20)}) > 10
 
 
-# --- what it has found ----------------------------------------------------------------------------
+# --- earlier findings -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tag", ["<pre><dl>", "<td<pre>", "<unheard-of>", "<x/>", "<svg><p><x/>"])
@@ -79,11 +79,11 @@ def test_damaged_files_through_parser_processes() -> None:
     assert set(done) <= {"read", "unreadable", "unsupported"}
 
 
-# --- looking for more -----------------------------------------------------------------------------
+# --- the campaign ---------------------------------------------------------------------------------
 
 
 class Ran(NamedTuple):
-    done: dict[str, int] | None  # None: it did not come to its end
+    done: dict[str, int] | None  # None: it did not finish
     last: int | str | None
     failures: list[str]
 
@@ -126,7 +126,7 @@ def test_damaged_files(parser: str) -> None:
         ran = run(parser, at, stop)
         failures += ran.failures
         counted.update(ran.done or {})
-        # Behind the input that ended it, the rest is tried as well.
+        # The inputs after the one that ended it are tried as well.
         at = ran.last + 1 if ran.done is None and isinstance(ran.last, int) else stop
         if ran.last is None:
             break

@@ -94,7 +94,7 @@ def test_above_gives_way_to_who_asks_for_an_ignored_folder(tmp_path: Path) -> No
     assert ignore.rules_above(str(tmp_path / "build" / "docs")) == []
 
 
-# --- as git does it -------------------------------------------------------------------------------
+# --- compared with git ----------------------------------------------------------------------------
 
 PIECES = (
     "*", "*", "**", "***", "**/", "/**", "/**/", "/", "/", "?", "a", "b", "ab", "a.b", ".", "!",
@@ -197,7 +197,7 @@ HOSTILE = [
 
 
 def test_no_line_takes_long() -> None:
-    """In a separate process, so that a hang fails the test."""
+    """Runs in a separate process, so that a hang fails the test."""
     code = (
         "from kb.ingest import ignore\nfrom tests.ingest.test_ignore import HOSTILE\n"
         "for line in HOSTILE:\n"

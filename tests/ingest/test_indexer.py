@@ -273,7 +273,7 @@ def test_a_pipe_asked_for_by_name(library: Library) -> None:
     assert [note.reason for note in report.skipped] == ["not a regular file"]
 
 
-# --- what is missing ------------------------------------------------------------------------------
+# --- missing parts --------------------------------------------------------------------------------
 
 
 def test_a_path_that_is_nowhere_is_an_error(library: Library) -> None:
@@ -310,7 +310,7 @@ def test_the_other_roots_are_refreshed_all_the_same(library: Library) -> None:
 
 
 def on_another_device(library: Library, glob: str) -> None:
-    """As if the documents had been read from a file system that is not mounted now."""
+    """Pretend that the documents were read from a file system that is not mounted now."""
     with library.store._database.writing() as connection:
         connection.execute("UPDATE documents SET device = -1 WHERE path GLOB ?", (glob,))
 
@@ -364,7 +364,7 @@ def test_a_file_system_that_is_counted_anew_is_no_other(library: Library) -> Non
 
 
 def test_files_that_changed_places_are_noticed(library: Library) -> None:
-    """Of the same size and time, as archives unpack them."""
+    """The files have the same size and time, as after unpacking an archive."""
     one, two = library.put("1.txt", "AAAA alpha"), library.put("2.txt", "BBBB alpha")
     library.ingest("")
     between = library.folder / "3.txt"
@@ -554,7 +554,7 @@ def test_no_parser_is_waited_for_inside_a_transaction(
 
     monkeypatch.setattr(Database, "writing", counted)
     monkeypatch.setattr(parser_pool.Parsing, "_receive", recorded)
-    monkeypatch.setattr(parser_pool, "_BUFFER_BYTES", 1000)  # the rest goes to a file
+    monkeypatch.setattr(parser_pool, "_BUFFER_BYTES", 1000)  # the rest is written to a file
     sections = [f"# Section {number}\n\nThe gateway waits.\n" for number in range(8_000)]
     library.put("long.md", "\n".join(sections))
     library.put("other.md")

@@ -1,4 +1,5 @@
-"""Short files are parsed ahead, in one process; one that ends it costs only itself."""
+"""Short files are parsed ahead, in one process. If a file crashes the process, only that file
+fails."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def test_in_any_order(pipeline: ParserPipeline) -> None:
 
 
 def test_more_than_the_pipe_holds(pipeline: ParserPipeline) -> None:
-    """Neither side waits for the other for ever."""
+    """The two sides do not deadlock."""
     texts = [f"{number} " + "words " * (MAX_FILE_BYTES // 6 - 20) for number in range(30)]
     sent = [markdown(pipeline, text) for text in texts]
     assert all(text_of(one).split() == text.split() for one, text in zip(sent, texts, strict=True))

@@ -1,5 +1,5 @@
-"""Files are parsed in processes of their own, under limits: a hostile one costs one line of the
-report, and nothing else."""
+"""Files are parsed in separate processes, under limits. The only effect of a hostile file is a line
+in the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kb.deadline import Deadline
 from kb.errors import ClientGone, DeadlineExceeded, ParserUnavailable
 from kb.ingest import parser_pool, parser_process
 from kb.ingest.decode import Unreadable, Unsupported
-from kb.ingest.parser_limits import Limits
+from kb.ingest.parser_limits import OUT_OF_TIME, Limits
 from kb.ingest.progress import Progress
 from kb.ports import Source
 from tests.ingest.bombs import BOMBS
@@ -45,7 +45,7 @@ def _no_process_is_left() -> Iterator[None]:
 
 
 def eventually(is_so: Callable[[], bool]) -> None:
-    """A watchdog, not a measure of speed."""
+    """Wait until the condition holds. A watchdog, not a measure of speed."""
     until = time.monotonic() + WATCHDOG_S
     while not is_so():
         assert time.monotonic() < until, "it never came to be"
@@ -53,10 +53,12 @@ def eventually(is_so: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs, even if it is not our child. A zombie does not."""
+    """Whether a process runs, even if it is not our child. A zombie whose threads have ended does
+    not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+            state = file.read().rpartition(b")")[2].split()[0]
+        return state != b"Z" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except FileNotFoundError:
         pass
     with contextlib.suppress(ProcessLookupError):
@@ -154,7 +156,7 @@ def test_a_parser_that_misbehaves_costs_its_file(
     for name, words in (("a.bad", "behave"), ("b.bad", does), ("c.bad", "behave")):
         library.put(name, words)
     report = library.ingest("")
-    if does == "surrogate":  # made visible, as everywhere
+    if does == "surrogate":  # escaped, as everywhere
         assert len(report.added) == 3
         return
     assert report.added == ("library/a.bad", "library/c.bad")
@@ -244,7 +246,7 @@ def test_a_process_that_is_killed_in_a_file(
 
     def kill(now: Progress) -> None:
         events.append(now)
-        if now.path.endswith("a.bad") and now in events[:-1]:  # not before it has the file
+        if now.path.endswith("a.bad") and now in events[:-1]:  # not before the process has the file
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -255,7 +257,7 @@ def test_a_process_that_is_killed_in_a_file(
 
 
 def test_who_waits_for_a_file_can_leave(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if a server stops, or its client disconnects."""
+    """This happens when a server stops, or its client disconnects."""
     plug_in(monkeypatch, "Misbehaving")
     _, pid = parsed("behave")
     library.put("a.bad", "spin")
@@ -316,7 +318,7 @@ def test_a_process_that_has_grown_is_replaced() -> None:
     assert parsed("behave", LIMITS)[1] != first
 
 
-# --- what cannot be started -----------------------------------------------------------------------
+# --- processes that cannot start ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("executable", ["/no/such/python", "", None])
@@ -343,7 +345,7 @@ def test_a_process_that_dies_at_its_start(
 
 
 def test_a_process_of_another_version(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an upgrade while a server runs."""
+    """This happens after an upgrade while a server runs."""
     parser_pool.close()
     library.put("a.html")
     monkeypatch.setattr(parser_process, "__version__", "0.0.1")
@@ -367,7 +369,7 @@ def test_a_process_of_another_version(library: Library, monkeypatch: pytest.Monk
     ],
 )  # fmt: skip
 def test_an_answer_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
-    """A parser that a file has taken over may send anything."""
+    """A parser process under the control of a hostile file may send anything."""
     parser_pool.close()
     program = f"""
 import json, struct, sys
@@ -384,7 +386,7 @@ sys.stdin.read()
         parsed("behave")
 
 
-# --- processes whose parent is gone ---------------------------------------------------------------
+# --- orphaned processes ---------------------------------------------------------------------------
 
 PARENT = """
 import sys
@@ -413,21 +415,48 @@ def parent(then: str) -> tuple[subprocess.Popen[str], int]:
         ("from kb.shutdown import Shutdown; Shutdown(0.2).begin(); parsed('sleep')", ""),
         ("import time; time.sleep(600)", "SIGKILL"),
         ("import time; time.sleep(600)", "SIGINT"),
-        pytest.param("parsed('spin', parser_pool.Limits(10**9, 1.0, 10))", "SIGKILL",
-                     marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 @posix
 def test_no_process_outlives_its_parent(then: str, ended: str) -> None:
     started, pid = parent(then)
     with started:
         if ended:
             assert is_alive(pid)
-            if "spin" in then:
-                time.sleep(0.5)
             started.send_signal(getattr(signal, ended))
         started.wait(WATCHDOG_S)
     eventually(lambda: not is_alive(pid))
+
+
+@pytest.mark.parametrize("ended", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("word", ["sleep", "spin"])
+@posix
+def test_a_file_is_abandoned_with_its_parent(word: str, ended: str) -> None:
+    """Long before its own limits: nobody waits for its result."""
+    hour = (
+        f"parsed({word!r}, LIMITS.__class__(10**9, 3600.0), on_wait=lambda: print(1, flush=True))"
+    )
+    started, pid = parent(hour)
+    with started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "1\n"  # the parser is at work
+        started.send_signal(getattr(signal, ended))
+        started.wait(WATCHDOG_S)
+    try:
+        eventually(lambda: not is_alive(pid))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@posix
+def test_cpu_time_is_limited_where_no_thread_can_run() -> None:
+    program = (
+        "from kb.ingest.parser_limits import limit_cpu\n"
+        "limit_cpu(0.3); sum(iter(int, 1))\n"  # a loop in C
+    )
+    ended = subprocess.run([sys.executable, "-c", program], timeout=WATCHDOG_S, check=False)
+    assert ended.returncode == OUT_OF_TIME
 
 
 def test_a_process_whose_parent_is_gone_says_nothing() -> None:

@@ -73,7 +73,7 @@ def test_missing(folder: Path) -> None:
     plan = make_plan([folder / "gone"], [root], everything)
     assert plan == Plan(
         (ScanTarget(str(folder), True, root, "gone"),)
-    )  # looked for, and so removed
+    )  # scanned, and therefore removed
     missing = folder / "away" / "gone"
     assert make_plan([missing], [away], everything) == Plan((), (str(missing),))
     for roots in ([], [root]):

@@ -151,7 +151,7 @@ def test_a_long_text_is_held_once(library: Library, monkeypatch: pytest.MonkeyPa
     library.config = replace(library.config, chunk=ChunkConfig(max_chars=200))
     content = "\n\n".join(f"{number} " + "word " * 30 for number in range(8_000))
     library.put("first.txt", content[:1000])
-    library.ingest("first.txt")  # so that what is loaded once is there
+    library.ingest("first.txt")  # so that everything is loaded
     library.put("long.txt", content)
     tracemalloc.start()
     try:

@@ -75,9 +75,9 @@ def test_the_old_ones_are_kept_if_asked_for(kb: KnowledgeBase) -> None:
     assert roles(kb) == {"second": ("search", 30), "weightless": (None, 30)}
     kb.add("one more")
     kb.embed()
-    assert roles(kb)["weightless"] == (None, 30)  # nobody asks it
+    assert roles(kb)["weightless"] == (None, 30)  # no search uses it
     report, switched = kb.reindex(Weightless(), grace_s=0)
-    assert (report.embedded, switched) == (1, True)  # the rest was there
+    assert (report.embedded, switched) == (1, True)  # the rest existed
     assert roles(kb) == {"weightless": ("search", 31)}
     assert answers_by(kb) == "weightless"
 
@@ -134,7 +134,7 @@ def test_no_passage_loses_its_vectors(kb: KnowledgeBase) -> None:
         assert ("kb jobs retry" in report.held) is bool(given_up)
     kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb) == {"weightless": ("search", 30), "second": ("next", 0)}
-    assert not kb.reindex(bad, grace_s=0, force=True)[1]  # there is nothing to change to
+    assert not kb.reindex(bad, grace_s=0, force=True)[1]  # there is nothing to switch to
     assert kb.retry() == 30
     bad.fails_on = frozenset()
     report, switched = kb.reindex(bad, grace_s=0)
@@ -284,8 +284,8 @@ def test_a_worker_keeps_the_old_ones_if_that_was_asked_for(kb: KnowledgeBase) ->
 
 
 def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> None:
-    """As `kb reindex` beside `kb serve`: one has embedded all it could, the other embeds the
-    rest."""
+    """This happens with `kb reindex` beside `kb serve`: one has embedded all it could, the other
+    embeds the rest."""
     model = kb._store.vectors.begin_switch(NEW.spec, "second")
     kb._embedding.encoders.register("second", NEW)
     job = kb._store.queue.start_job(model.model_id)
@@ -312,7 +312,7 @@ def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None
 def test_a_search_ends_with_the_encoder_it_began_with(
     kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if its threads see the store after the switch."""
+    """This holds even if its threads see the store after the switch."""
     monkeypatch.setattr("kb.search.retrievers.model_retriever.SLOW_FROM", 0)
     here = threading.current_thread()
     searcher = Searcher(

@@ -1,4 +1,4 @@
-"""Renames: a moved file is the same document. Removed files: their tags wait for them."""
+"""Renames: a moved file is the same document. Removed files: their tags are kept."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_title_follows_the_name_where_it_comes_from_it(library: Library) -> 
 
 
 def _tagged(library: Library, *names: str) -> dict[str, int]:
-    """Files with a text and a tag of their own; returns the ids of their documents."""
+    """Files with different texts and tags; returns the ids of their documents."""
     for name in names:
         library.put(f"{name}.md", f"# {name}\n\nthe text of {name * 3}\n")
     library.ingest("")
@@ -243,7 +243,8 @@ def test_an_interrupted_chain_is_completed_by_the_next_run(
 
 @pytest.mark.parametrize("how", ["deleted", "ignored", "emptied", "expired"])
 def test_tags_of_the_user_wait_for_a_file_that_returns(library: Library, how: str) -> None:
-    """As after the checkout of a branch without the file, and of the first one again."""
+    """This happens after checking out a branch without the file, and then the first branch
+    again."""
     library.put("sub/a.md", TEXT)
     library.put("b.md", "stays\n")
     with KnowledgeBase(library.store.path, clock=library.clock) as kb:

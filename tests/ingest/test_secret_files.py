@@ -310,7 +310,7 @@ HOSTILE = {
 
 
 def test_no_content_takes_long() -> None:
-    """In a separate process, so that a hang fails the test."""
+    """Runs in a separate process, so that a hang fails the test."""
     code = (
         "import sys; from kb.ingest.secret_files import secret_reason\n"
         "from tests.ingest.test_secret_files import HOSTILE\n"
@@ -332,7 +332,7 @@ def test_included_paths(tmp_path: Path) -> None:
     assert included_paths("") == ()
 
 
-# --- at the doors ---------------------------------------------------------------------------------
+# --- interfaces -----------------------------------------------------------------------------------
 
 
 def lay(tmp_path: Path, files: dict[str, str]) -> Path:
@@ -372,7 +372,7 @@ TOKENS = [
 def test_a_note_or_a_program_with_a_token_is_read_with_a_warning(
     tmp_path: Path, token: str
 ) -> None:
-    """It is more than its token. The warning shows no more of it than its kind."""
+    """It is more than its token. The warning shows only the kind of token."""
     library = tmp_path / "library"
     library.mkdir()
     prose = "The harbour opens at nine, and the buoys are checked twice a day.\n\n"
@@ -399,7 +399,7 @@ def test_a_note_or_a_program_with_a_token_is_read_with_a_warning(
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_harmless_is_no_warning(name: str) -> None:
-    expected = name in ("tokens.md", "from.md")
+    expected = name in ("tokens.md", "from.md", "long.md")
     assert (secret_files.token_warning(HARMLESS[name]) is not None) == expected
 
 
@@ -420,7 +420,7 @@ def test_the_user_can_have_one_read(tmp_path: Path) -> None:
         assert report.added == ("lib/deploy_key", "lib/id_rsa.md")
         assert [note.path for note in report.skipped] == ["lib/id_rsa.txt"]
         assert kb.ingest(root / "deploy_key").unchanged == 1
-    with opened(tmp_path) as kb:  # and it goes again when they take that back
+    with opened(tmp_path) as kb:  # and it is removed again when they revoke that
         assert kb.ingest(root, force=True).removed == ("lib/deploy_key", "lib/id_rsa.md")
 
 
@@ -553,3 +553,26 @@ def test_a_spreadsheet_about_passwords(tmp_path: Path, name: str) -> None:
 def test_spreadsheets_with_names_of_secret_files(name: str) -> None:
     assert secret_files.is_secret_name(name)
     assert not secret_files.is_secret_name(f"about-{name}")
+
+
+def test_a_key_in_the_middle_of_a_file(tmp_path: Path) -> None:
+    key = pem("RSA PRIVATE KEY", 600)
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    indented = "\n".join(f"  {line}" for line in key.splitlines())
+    (lib / "values.yaml").write_text("x: 1\n" * 2000 + f"key: |\n{indented}\n")
+    (lib / "note.md").write_text("# Notes\n" + "The tide turns at noon.\n" * 300 + f"\n{key}")
+    for name, at in (("late.mbox", 17), ("early.mbox", 1)):
+        mails = [f"From a\nSubject: s{n}\n\nbody{n}\n" + key * (n == at) for n in range(20)]
+        (lib / name).write_text("\n".join(mails))
+    with KnowledgeBase(tmp_path / "kb.sqlite") as kb:
+        report = kb.ingest(lib)
+        texts = {document.doc_path: kb.get(document.doc_path).text for document in kb.documents()}
+    assert [note.path for note in report.skipped] == ["lib/values.yaml"]
+    assert sorted(texts) == ["lib/early.mbox", "lib/late.mbox", "lib/note.md"]
+    warnings = {note.path: note.reason for note in report.warnings}
+    assert "contains a private key" in warnings["lib/note.md"]
+    for name, at in (("lib/late.mbox", 18), ("lib/early.mbox", 2)):
+        assert f"message {at} is not read: it holds a private key" in warnings[name]
+        assert "PRIVATE KEY" not in texts[name]
+        assert "body19" in texts[name]

@@ -40,6 +40,7 @@ def test_a_hostile_small_file_takes_less_than_a_second(name: str) -> None:
     quoted = "".join(f"{'> ' * depth}a\n" for depth in range(150))
     texts = [unit * SMALL_BYTES for unit in HOSTILE]
     texts += [one * 4000 + other * SMALL_BYTES for one, other in pairwise(HOSTILE[::2])]
+    texts += ["#tag [[link]] " + unit * SMALL_BYTES for unit in HOSTILE]
     for text in (*texts, deep * 2, quoted * 2):
         data = text.encode()[:SMALL_BYTES].decode("utf-8", "ignore").encode()
         started = time.thread_time()

@@ -14,7 +14,7 @@ import pytest
 from kb.ingest import ignore
 from kb.ingest.file_entry import find_file, is_within
 from kb.ingest.secret_files import BY_NAME
-from kb.ingest.walk import WalkResult, walk
+from kb.ingest.walk import WalkResult, is_hidden, walk
 from kb.regular_files import open_folder
 from kb.types import FileNote
 from tests.ingest.conftest import any_bytes_in_names
@@ -42,7 +42,7 @@ def seen(root: Path, **options: object) -> list[str]:
     return paths(walk(str(root), **options))  # type: ignore[arg-type]
 
 
-# --- what is found --------------------------------------------------------------------------------
+# --- listing --------------------------------------------------------------------------------------
 
 
 def test_files_in_order(root: Path) -> None:
@@ -78,6 +78,21 @@ def test_hidden_files_only_if_asked_for(root: Path) -> None:
     put(root, ".hidden.md", ".folder/a.md", "b.md")
     assert seen(root) == ["b.md"]
     assert seen(root, hidden=True) == [".folder/a.md", ".hidden.md", "b.md"]
+
+
+def test_the_folders_of_a_maildir_are_not_hidden(root: Path) -> None:
+    """Only the inbox has no dot in its name."""
+    mail = ("cur/1:2,S", ".Sent/cur/2:2,S", ".Sent.2025/new/3")
+    put(root, *(f"Maildir/{path}" for path in mail))
+    put(root, "Maildir/.Sent/maildirfolder", "Maildir/.Sent/.uids", ".other/cur/a.md")
+    for folder in ("Maildir/.Sent", "Maildir/.Sent.2025"):
+        for name in ("cur", "new", "tmp"):
+            (root / folder / name).mkdir(exist_ok=True)
+    assert seen(root) == sorted(f"Maildir/{path}" for path in mail)
+    assert seen(root, part="Maildir/.Sent/cur") == ["Maildir/.Sent/cur/2:2,S"]
+    assert not is_hidden(str(root), os.path.join("Maildir", ".Sent", "cur", "2:2,S"))
+    for path in (".other/cur/a.md", "Maildir/.Sent/maildirfolder", "Maildir/.Sent/.uids"):
+        assert is_hidden(str(root), path.replace("/", os.sep))
 
 
 def test_secrets_are_noted_and_not_read(root: Path) -> None:
@@ -140,7 +155,7 @@ BAD_IGNORE_FILES: dict[str, Callable[[Path], object]] = {
 def test_a_folder_whose_ignore_file_cannot_be_read_is_not_read(
     root: Path, kind: str, name: str
 ) -> None:
-    """In a separate process, so that a hang or unbounded memory fails the test."""
+    """Runs in a separate process, so that a hang or unbounded memory fails the test."""
     put(root, "a.md", "sub/hidden.md", "sub/deep/hidden.md")
     BAD_IGNORE_FILES[kind](root / "sub" / name)
     code = (
@@ -262,7 +277,7 @@ def test_two_spellings_of_one_name(root: Path) -> None:
         assert find_file(str(root), found.path) == found
 
 
-# --- links and other odd things -------------------------------------------------------------------
+# --- links and special files ----------------------------------------------------------------------
 
 
 def test_links_are_not_followed(tmp_path: Path, root: Path) -> None:
@@ -342,7 +357,7 @@ def test_sockets_and_pipes_are_noted(root: Path) -> None:
     assert {note.reason for note in walked.skipped} == {"not a regular file"}
 
 
-# --- what cannot be seen --------------------------------------------------------------------------
+# --- unreadable folders ---------------------------------------------------------------------------
 
 
 def fail_on(monkeypatch: pytest.MonkeyPatch, folder: Path, error: OSError) -> None:
@@ -409,7 +424,7 @@ def test_a_path_too_long_for_the_system_is_noted(root: Path) -> None:
     assert len(walked.unseen) == len(walked.skipped) == 1
 
 
-# --- finding again --------------------------------------------------------------------------------
+# --- finding a file again -------------------------------------------------------------------------
 
 
 def test_find(root: Path) -> None:

@@ -15,7 +15,7 @@ from kb.types import EmbedReport
 from tests.models.weightless import Weightless
 from tests.store.builders import sqlite_store
 
-PATIENCE_S = 60.0  # how long a test waits for what must come
+PATIENCE_S = 60.0  # how long a test waits for an event
 
 
 class Seen:
@@ -150,7 +150,8 @@ def test_passages_that_fail_are_left_for_later(tmp_path: Path) -> None:
             told = seen.wait_for(lambda now: now.embedded == 1 and now.state == "idle")
             assert told.error is not None
             assert "cannot take ['poison']" in told.error
-            for _ in range(2):  # it is asked to; one that is given up is tried by that alone
+            # Permanently failed passages are retried only on request.
+            for _ in range(2):
                 worker.wake(retry=True)
                 worker.wake()
         (failure,) = kb.jobs().failures

@@ -4,11 +4,8 @@ endpoint is a real HTTP server with scripted responses."""
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,80 +15,14 @@ from kb import KnowledgeBase
 from kb.config import AskConfig, Config, ModelsConfig
 from kb.errors import ConfigError, EndpointError, ModelBroken, Offline
 from kb.library.conversation import Conversation, Delta, split_sentences
-from kb.types import ModelSpec, WrittenSentence
+from kb.types import WrittenSentence
+from tests.chat_endpoint import Endpoint, WordJudge, endpoint
 from tests.library.injections import INJECTIONS
 
+__all__ = ["endpoint"]  # a fixture
 NOTE = "The gateway retries a failed upload at most seven times. The pause doubles each time."
 QUESTION = "how many times does the gateway retry a failed upload"
 KEY = "sk-secret-4711"
-
-
-class Endpoint:
-    """Sends `lines` as server-sent events, or `body` with `status`."""
-
-    def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.lines: list[bytes] = []
-        self.status, self.body = 200, b""
-        self.type = "text/event-stream"
-        self.hang = False
-        self.over = threading.Event()
-        self.url = ""
-
-    def say(self, *parts: str) -> None:
-        events = [{"choices": [{"delta": {"content": part}}]} for part in parts]
-        self.lines = [b"data: %s\n\n" % json.dumps(event).encode() for event in events]
-        self.lines.append(b"data: [DONE]\n\n")
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with _serving(Endpoint()) as started:
-        yield started
-
-
-@contextmanager
-def _serving(script: Endpoint) -> Iterator[Endpoint]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the library's name
-            length = int(self.headers["Content-Length"])
-            script.requests.append(json.loads(self.rfile.read(length)))
-            script.headers.append(dict(self.headers))
-            self.send_response(script.status)
-            self.send_header("Content-Type", script.type)
-            self.end_headers()
-            self.wfile.write(script.body)
-            for line in script.lines:
-                self.wfile.write(line)
-                self.wfile.flush()
-            if script.hang:
-                script.over.wait(60)
-
-        def log_message(self, *_: Any) -> None:
-            """Keep the terminal clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    try:
-        yield script
-    finally:
-        script.over.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class WordJudge:
-    """Scores a passage by the share of the query's words that it contains."""
-
-    spec = ModelSpec("kb-judge", "1", 0, gives=frozenset({"score"}))
-
-    def scores(self, query: str, passages: list[str]) -> list[float]:
-        words = set(query.lower().strip(".").split())
-        return [10 * len(words & set(text.lower().split())) / len(words) - 7 for text in passages]
 
 
 @pytest.fixture
@@ -181,7 +112,8 @@ def test_a_server_that_does_not_stream(kb: KnowledgeBase, endpoint: Endpoint) ->
 
 
 def test_a_refusal_is_shown_as_it_is(kb: KnowledgeBase, endpoint: Endpoint) -> None:
-    event = {"choices": [{"delta": {"refusal": "I cannot help with that."}}]}
+    delta = {"refusal": "I cannot help with that."}
+    event = {"choices": [{"delta": delta, "finish_reason": "stop"}]}  # without [DONE]
     endpoint.lines = [b"data: %s\n\n" % json.dumps(event).encode()]
     assert ask(kb) == [WrittenSentence("I cannot help with that.", (), "uncited")]
 
@@ -231,6 +163,14 @@ def test_errors_of_the_server(kb: KnowledgeBase, endpoint: Endpoint, status: int
 def test_an_error_in_the_stream(kb: KnowledgeBase, endpoint: Endpoint) -> None:
     endpoint.lines = [b'data: {"error": {"message": "out of memory"}}\n\n']
     with pytest.raises(EndpointError, match="out of memory"):
+        ask(kb)
+
+
+def test_an_answer_that_is_cut_off_is_an_error(kb: KnowledgeBase, endpoint: Endpoint) -> None:
+    """A server that crashes closes the connection, like a server that has finished."""
+    endpoint.say("The gateway retries a failed upload. [1]", "Half an ans")
+    endpoint.lines.pop()
+    with pytest.raises(EndpointError, match="before the end of the answer"):
         ask(kb)
 
 
@@ -284,6 +224,8 @@ def test_instructions_in_documents_change_nothing(
 ) -> None:
     """The endpoint obeys the attack completely: it repeats it, cites what does not exist, and calls
     tools. kb sends the document as marked data, calls nothing, and writes nothing."""
+    # Without the original, of which this is nearly a copy: the two would be shown as one hit.
+    kb.remove(*(document.doc_path for document in kb.documents() if document.title == "Gateway"))
     note = kb.add(f"{NOTE}\n\n{attack}", title="Gateway retry upload")
     before = {document.doc_path: document for document in kb.documents()}
     tool = {"function": {"name": "delete_all", "arguments": "{}"}, "id": "1", "type": "function"}

@@ -131,7 +131,7 @@ def test_an_ingest_of_its_folder_attaches_it(
     assert (report.unchanged, report.removed, report.added) == (1, (), ())
     assert not other.roots()[0].detached
     assert other.get("lib/a.md").state == "exact"
-    # Its text may be nowhere else.
+    # Its text may exist nowhere else.
     assert other.get("lib/b.md").text.endswith("more")
     assert other.ingest().removed == ()
     assert other.remove("lib/b.md") == ["lib/b.md"]
@@ -218,7 +218,7 @@ def test_what_cannot_be_attached(
     with pytest.raises(InvalidRequest, match="may hold secrets"):
         imported.attach("lib", tmp_path / ".ssh")
     imported.ingest(library({"x.md": "x"}))
-    with pytest.raises(InvalidRequest, match="in the store already"):
+    with pytest.raises(InvalidRequest, match="already in the store"):
         imported.attach("lib", tmp_path / "lib")
     assert imported.get("lib/diary.md").state == "stale"
     assert imported.roots()[-1].detached
@@ -233,7 +233,7 @@ def test_a_folder_inside_another_one_is_not_attached(
     kb.ingest(root)
     kb.tag("lib/notes/a.md", add=["mine"])
     kb.import_(archive(other), merge=True)
-    with pytest.raises(InvalidRequest, match="is part of the folder lib"):
+    with pytest.raises(InvalidRequest, match="belongs to the folder lib"):
         kb.attach("notes", root / "notes")
     assert kb.ingest().removed == ()
     assert kb.document("lib/notes/a.md").tags == ("mine",)
@@ -243,7 +243,7 @@ def test_a_folder_inside_another_one_is_not_attached(
 def test_a_merge_into_an_attached_folder_opens_none_of_its_other_files(
     kb: KnowledgeBase, other: KnowledgeBase, library: Library
 ) -> None:
-    """Such as those that its owner ignores."""
+    """The other files include those that its owner ignores."""
     root = library({"a.md": "# A\n\ntext\n", "diary.md": "# D\n\nhunter2\n", ".kbignore": "diary*"})
     other.ingest(root)
     kb.ingest(root / "a.md")
@@ -256,7 +256,7 @@ def test_a_merge_into_an_attached_folder_opens_none_of_its_other_files(
     assert other.get("lib/a.md").state == "exact"
 
 
-# --- values that no export has --------------------------------------------------------------------
+# --- values that no export contains ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_a_document_of_another_root_s_name_is_refused(
         other.import_(archive(kb, change))
 
 
-# --- a store's file that came from elsewhere ------------------------------------------------------
+# --- a store file from someone else ---------------------------------------------------------------
 
 
 @posix

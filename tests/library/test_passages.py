@@ -259,7 +259,7 @@ def _recorded(begin: Callable[..., None], waits: list[float]) -> Callable[..., N
     return begin_and_record
 
 
-# --- what takes the place of the file -------------------------------------------------------------
+# --- replaced files -------------------------------------------------------------------------------
 
 
 @posix
@@ -285,9 +285,9 @@ def test_what_takes_a_files_place_is_not_read(
 @posix
 def test_a_dangling_link_and_a_missing_file_are_gone(kb: KnowledgeBase, root: Path) -> None:
     (root / "a.md").unlink()
-    assert kb.get("lib/a.md").reason == "its file is gone"
+    assert kb.get("lib/a.md").reason == "its file no longer exists"
     (root / "a.md").symlink_to("nowhere")
-    assert kb.get("lib/a.md").reason == "its file is gone"
+    assert kb.get("lib/a.md").reason == "its file no longer exists"
 
 
 @posix
@@ -358,5 +358,5 @@ def test_a_file_name_that_only_one_document_has(kb: KnowledgeBase, library: Libr
     assert error.value.hint.startswith("several paths end with that: lib/a/x.md, lib/b/x.md; ")
     with pytest.raises(NotFound):
         kb.get("eys.md")
-    with pytest.raises(NotFound):  # not to change one
+    with pytest.raises(NotFound):  # not for changes
         kb.remove("keys.md")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.errors import NotFound
+from kb.deadline import Deadline
+from kb.errors import Cancelled, InvalidRequest, NotFound
+from kb.library.images import MAX_IMAGE_BYTES
 from kb.library.rendering import plain_text, render
 from kb.types import Node
 
+PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 TAGS = frozenset(
     "p h2 h3 h4 h5 h6 ul ol li blockquote pre code table thead tbody tr th td hr br strong em s "
     "sup a img".split()
+)
+MATH_TAGS = frozenset(
+    "math mrow mi mn mo mtext mspace msup msub msubsup mover munder munderover mfrac msqrt mroot "
+    "mtable mtr mtd".split()
 )
 
 
@@ -89,7 +97,7 @@ def test_addresses_of_links(href: str, address: str | None) -> None:
 )
 def test_no_text_becomes_a_script_or_a_request(text: str) -> None:
     for node in every(render("lib/a.md", "markdown", text).nodes):
-        assert node["tag"] in TAGS
+        assert node["tag"] in TAGS | MATH_TAGS
         assert "image" not in node or ":" not in node["image"]
         assert not node.get("href", "").lower().startswith(("javascript", "data", "vbscript"))
         assert not {"onerror", "onload", "src", "style"} & node.keys()
@@ -100,7 +108,7 @@ def test_any_text_is_rendered(text: str, kind: str) -> None:
     rendering = render("lib/a.md", kind, text)
     assert rendering.kind in ("elements", "lines", "pages")
     for node in every(rendering.nodes):
-        assert node["tag"] in TAGS
+        assert node["tag"] in TAGS | MATH_TAGS
         start, end = node.get("lines", (1, 1))
         assert 1 <= start <= max(start, end) <= text.count("\n") + text.count("\r") + 2
 
@@ -120,33 +128,57 @@ def test_code_and_long_texts_are_lines() -> None:
     assert render("lib/a.pdf", "pdf", "x").kind == "pages"
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("markdown", "|a|b|\n|-|-|\n" + "|x|y|\n" * 8_000),
+        ("markdown", "# h\n" * 20_000),
+        ("markdown", "[a]: b\n\n" + "[a] " * 20_000),
+        ("markdown", ("$" + "a" * 1_900 + "$ ") * 30),
+        ("table", "a," * 60_000),
+    ],
+)
+def test_too_many_elements_are_lines(kind: str, text: str) -> None:
+    """They would take gigabytes in a server, and stop a browser."""
+    assert render("lib/a.md", kind, text).kind == "lines"
+
+
+def test_the_deadline_stops_rendering() -> None:
+    limit = Deadline()
+    limit.cancel()
+    with pytest.raises(Cancelled), limit:
+        render("lib/a.md", "markdown", "- a\n" * 3)
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_originals_and_files_beside_them(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_originals_and_images(kb: KnowledgeBase, tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     (folder / "notes").mkdir(parents=True)
-    (folder / "notes" / "a.md").write_text("# A\n\n![x](x.png)\n")
-    (folder / "notes" / "x.png").write_bytes(b"png")
-    (folder / "top.png").write_bytes(b"top")
+    shown = ("x.webp", "../top.png", "%C3%A9.png")
+    refused = ("../../outside.png", "/etc/passwd", "link.png", "missing.png", "../.env")
+    text = " ".join(f"![x]({path})" for path in (*shown, *refused))
+    (folder / "notes" / "a.md").write_text(f"# A\n\n{text}\n\n![x](large.png)\n")
+    (folder / "notes" / "x.webp").write_bytes(b"RIFF1234WEBP")
+    (folder / "notes" / unicodedata.normalize("NFD", "é.png")).write_bytes(PNG)
+    (folder / "notes" / "large.png").write_bytes(PNG + bytes(MAX_IMAGE_BYTES))
+    (folder / "top.png").write_bytes(PNG)
     (folder / ".env").write_text("TOKEN=sk-1234567890abcdef1234567890abcdef")
-    (tmp_path / "outside.png").write_bytes(b"secret")
+    (tmp_path / "outside.png").write_bytes(PNG)
     (folder / "notes" / "link.png").symlink_to(tmp_path / "outside.png")
     kb.ingest(folder)
     name = "lib/notes/a.md"
     assert kb.original(name).startswith(b"# A")
-    assert kb.original(name, "x.png") == b"png"
-    assert kb.original(name, "../top.png") == b"top"
-    for outside in (
-        "../../outside.png",
-        "/etc/passwd",
-        "link.png",
-        "missing.png",
-        "../.env",
-        "a\0b",
-    ):
+    assert kb.image(name, "x.webp") == ("image/webp", b"RIFF1234WEBP")
+    assert kb.image(name, "../top.png") == kb.image(name, "é.png") == ("image/png", PNG)
+    for path in (*refused, "a\0b", "../notes/x.webp"):
         with pytest.raises(NotFound):
-            kb.original(name, outside)
-    note = kb.add("a note")
+            kb.image(name, path)
+    with pytest.raises(InvalidRequest, match="too large"):
+        kb.image(name, "large.png")
+    note = kb.add("a note with ![x](x.png)")
     with pytest.raises(NotFound):
         kb.original(note.doc_path)
+    with pytest.raises(NotFound):
+        kb.image(note.doc_path, "x.png")

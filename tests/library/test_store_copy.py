@@ -107,7 +107,7 @@ def test_a_store_is_not_copied_to_itself(filled: Store) -> None:
 
 @pytest.mark.parametrize("names", [("", "x.sqlite"), ("x.sqlite", "")])
 def test_a_name_that_is_empty_is_not_the_default_store(names: tuple[str, str]) -> None:
-    with pytest.raises(InvalidRequest, match="no name"):
+    with pytest.raises(InvalidRequest, match="is empty"):
         store_copy.copy(*names, ignore)
 
 

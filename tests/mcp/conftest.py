@@ -71,7 +71,7 @@ async def over_http(address: str, **headers: str) -> AsyncIterator[Client]:
         yield client
 
 
-# --- asking ---------------------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------------
 
 
 async def ask(client: Client, tool: str, **arguments: Any) -> str:

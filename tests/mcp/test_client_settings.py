@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,14 @@ def test_other_settings_stay(tmp_path: Path) -> None:
     assert json.loads(path.read_text("utf-8")) == before
 
 
-@pytest.mark.parametrize("text", ["// comment\n{}", "[]", '{"mcpServers": []}', "{"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// comment\n{}", "[]", '{"mcpServers": []}', "{", '{"f": 1e400}', '{"f": NaN}',
+        '{"a": 1, "a": 2}', "[" * 100_000,
+    ],
+    ids=range(8),
+)  # fmt: skip
 def test_files_that_are_not_changed(tmp_path: Path, text: str) -> None:
     client = CLIENTS["gemini"]
     path = client.path(tmp_path)
@@ -76,3 +84,46 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     install(client, entry_for(client, "kb", "s"), tmp_path)
     assert client.path(tmp_path).is_symlink()
     assert "kb" in json.loads(real.read_text())["mcpServers"]
+
+
+@pytest.mark.parametrize(
+    "own", [{"command": "mine"}, {"command": "mine", "args": ["serve"]}, "mine"]
+)
+def test_an_entry_of_the_users_own_stays(tmp_path: Path, own: object) -> None:
+    client = CLIENTS["cursor"]
+    path = client.path(tmp_path)
+    path.parent.mkdir()
+    path.write_text(json.dumps({"mcpServers": {"kb": own}}))
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="another server"):
+        install(client, entry_for(client, "kb", "s"), tmp_path)
+    with pytest.raises(ConfigError, match="another server"):
+        remove(client, tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_the_file_before_kb_is_kept(tmp_path: Path) -> None:
+    client = CLIENTS["cursor"]
+    path = client.path(tmp_path)
+    path.parent.mkdir()
+    path.write_text('{"u": "\\ud800", "f": 1.5}')
+    before = path.read_bytes()
+    for store in ("one", "two"):
+        install(client, entry_for(client, "kb", store), tmp_path)
+    remove(client, tmp_path)
+    backup = path.with_name(path.name + BACKUP_SUFFIX)
+    assert backup.read_bytes() == before
+    assert json.loads(path.read_text("utf-8")) == json.loads(before)
+    path.write_text("{}")
+    install(client, entry_for(client, "kb", "one"), tmp_path)
+    assert backup.read_text() == "{}"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    client = CLIENTS["cursor"]
+    path = client.path(tmp_path)
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="not a regular file"):
+        install(client, entry_for(client, "kb", "s"), tmp_path)

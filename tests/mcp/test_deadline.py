@@ -32,7 +32,7 @@ def store(hostile_store: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_calls_that_are_cancelled_leave_their_threads(store: Path, transport: str) -> None:
-    """As many calls as threads; the next call is answered."""
+    """There are as many calls as threads, and the next call still gets a response."""
 
     async def talk(stack: ExitStack) -> None:
         if transport == "stdio":
@@ -69,7 +69,7 @@ def test_too_long_is_an_answer(store: Path) -> None:
 
 @pytest.mark.parametrize("end", ["stdin", "SIGTERM"])
 def test_it_tells_its_status_and_ends_while_it_searches(store: Path, end: str) -> None:
-    """With as many searches as threads."""
+    """There are as many searches as threads."""
     if os.name == "nt" and end == "SIGTERM":
         pytest.skip("POSIX signals")
     server = subprocess.Popen(
@@ -94,9 +94,7 @@ def test_it_tells_its_status_and_ends_while_it_searches(store: Path, end: str) -
             server.stdin.write(json.dumps(message).encode() + b"\n")
         server.stdin.flush()
         assert json.loads(server.stdout.readline())["id"] == 0
-        assert (
-            json.loads(server.stdout.readline())["id"] == 2
-        )  # searches keep no other tool waiting
+        assert json.loads(server.stdout.readline())["id"] == 2  # searches do not delay other tools
         if end == "stdin":
             server.stdin.close()
         else:

@@ -22,6 +22,8 @@ from kb.mcp import server
 from kb.mcp.server import address
 from kb.server.lifecycle import TOKEN_VARIABLE
 from kb.server.memory import MEMORY_KEY, MemoryBudget, RequestMemory
+from kb.server.tokens import TokenFile
+from kb.types import Identity, Limits
 from mcp import Client
 from tests.mcp.conftest import (
     COMMAND,
@@ -129,7 +131,8 @@ def test_errors_are_answers(connect: Connect, store: Path) -> None:
             ]
             assert "needs query" in await refused(client, "search")
             assert "unknown tool 'remove'" in await refused(client, "remove")
-            assert citations(await ask(client, "search", query="battery"))  # it goes on
+            # The server keeps running.
+            assert citations(await ask(client, "search", query="battery"))
 
     anyio.run(talk)
 
@@ -270,7 +273,7 @@ def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signals on Windows")
 def test_ctrl_c_ends_it(store: Path) -> None:
-    """Even while it waits for stdin."""
+    """The server ends even while it waits for stdin."""
     server = subprocess.Popen(
         [*COMMAND, "--store", str(store), "mcp"],
         stdin=subprocess.PIPE,
@@ -298,7 +301,7 @@ def test_options_of_http_need_it(store: Path) -> None:
     assert "--http" in done.stderr
 
 
-# --- HTTP: who may ask ----------------------------------------------------------------------------
+# --- HTTP: access ---------------------------------------------------------------------------------
 
 _ASKED = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 _TAKES = {"Accept": "application/json, text/event-stream"}
@@ -338,6 +341,37 @@ def test_where_there_is_a_token_it_is_needed(store: Path) -> None:
         answer = httpx.post(url, json=_ASKED, headers=_TAKES, trust_env=False)
         assert (answer.status_code, answer.json()["code"]) == (401, "token_needed")
         anyio.run(talk, url)
+
+
+def test_the_audit_log_tells_refused_writes_from_accepted_ones(store: Path, tmp_path: Path) -> None:
+    file, log = TokenFile(tmp_path / "private" / "tokens.json"), tmp_path / "audit.jsonl"
+    tokens = [
+        file.add(Identity("reader", "read"), 0.0),
+        file.add(Identity("project", "write", Limits(scopes=("project",))), 0.0),
+        file.add(Identity("writer", "write"), 0.0),
+    ]
+    variables = {"KB_SERVE_TOKENS": str(file.path), "KB_SERVE_AUDIT_LOG": str(log)}
+
+    async def talk(url: str) -> None:
+        for token in tokens:
+            async with over_http(url, Authorization=f"Bearer {token}") as client:
+                await client.call_tool("add", {"text": "A secret text."})
+                await client.call_tool("search", {"query": "battery"})
+                await client.call_tool("add", {"text": 5})
+
+    with http_server(store, **variables) as url:
+        anyio.run(talk, url)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    facts = [(each["token"], each["tool"], each["status"], each.get("document")) for each in lines]
+    assert facts == [
+        ("reader", "add", 403, None),
+        ("reader", "add", 403, None),
+        ("project", "add", 403, None),
+        ("project", "add", 422, None),
+        ("writer", "add", 200, "note:4"),
+        ("writer", "add", 422, None),
+    ]
+    assert "secret" not in log.read_text()
 
 
 def test_other_machines_need_a_token(store: Path) -> None:

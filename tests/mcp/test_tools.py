@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from kb import KnowledgeBase
 from kb.errors import InvalidRequest, KbError
 from kb.mcp import formatting
-from kb.mcp.tools import TOOLS, Tool
+from kb.mcp.tools import TOOLS, Tool, ToolResult
 from kb.types import Response
 from tests.cli.test_hit_view import HIT
 from tests.mcp.conftest import FILES, citations
@@ -126,7 +126,7 @@ def test_reading_counts_once_however_long_it_takes(filled: KnowledgeBase) -> Non
     assert filled.document("lib/retry.md").access_count == 1
 
 
-# --- no longer than asked for ---------------------------------------------------------------------
+# --- maximum length -------------------------------------------------------------------------------
 
 
 def test_hits_go_on_where_they_were_cut(filled: KnowledgeBase) -> None:
@@ -166,7 +166,7 @@ def test_a_text_goes_on_where_it_was_cut(kb: KnowledgeBase, library: Callable[..
 
 
 @given(max_chars=st.integers(formatting.MIN_CHARS, 2000), title=st.text(max_size=3000))
-@example(max_chars=517, title="")  # all of it for the footer and a heading
+@example(max_chars=517, title="")  # only room for the footer and a heading
 def test_an_answer_is_never_longer(
     tmp_path_factory: pytest.TempPathFactory, max_chars: int, title: str
 ) -> None:
@@ -262,8 +262,8 @@ def test_an_agent_is_told_that_nothing_relevant_was_found(
     assert {hit["relevance"] for hit in result.data["hits"]} == {0.2}
     assert [hit["citation"] for hit in result.data["hits"]] == citations(result.text)
     dropped = BY_NAME["search"].call(filled, {"query": "the a of", "min_relevance": 0.5})
-    assert dropped == ("nothing found with a relevance of at least 0.5",
-                       {"relevant": False, "hits": []})  # fmt: skip
+    message = "nothing found with a relevance of at least 0.5"
+    assert dropped == ToolResult(message, {"relevant": False, "hits": []})
 
 
 def test_weak_matches_are_marked(filled: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 """A tiny model of BGE-M3's architecture, in the files that its exports have. Random weights.
 
 XLM-RoBERTa with two layers: positions counted from after the padding token, a norm after every
-part, several heads, GELU. On top of it the three heads of BGE-M3: the first token's vector at
-length one; a weight a token, none below zero; and a vector a token but for the first, at length
-one. Its tokens are those of a unigram model with `▁` for spaces, and its weights lie in a file of
-their own. There is no model.json: exports on hubs have none.
+part, several heads, GELU. On top of it are the three heads of BGE-M3: the first token's normalized
+vector; a weight per token, never negative; and a normalized vector per token except the first. Its
+tokens are those of a unigram model with `▁` for spaces, and its weights are in a separate file.
+There is no model.json: exports on hubs have none.
 
-    python -m tests.models.make_tiny_m3 FOLDER     lays one there
+    python -m tests.models.make_tiny_m3 FOLDER     writes one there
 """
 
 from __future__ import annotations

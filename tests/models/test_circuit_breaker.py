@@ -1,4 +1,4 @@
-"""The circuit breaker, with a clock of its own."""
+"""The circuit breaker, with a fake clock."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_one_at_a_time_finds_out_and_its_search_waits_briefly(
     with pytest.raises(EndpointError):
         breaker.call(unsent)
     assert not unsent.sent.is_set()
-    probe.go.set()  # nobody waits for its response, and still it counts
+    probe.go.set()  # its response counts even though nobody waits for it
     until(lambda: breaker._responds is True)
     assert breaker.call(ok) == "vectors"
 
@@ -115,7 +115,7 @@ def test_the_first_query_waits_and_those_beside_it_briefly(
     assert first.sent.wait(WAIT_S)
     with pytest.raises(EndpointError, match=r"in time \(0.01 s\)"):
         breaker.call(second)
-    clock.now = 1.0  # the first has waited for long
+    clock.now = 1.0  # the first has been waiting for a long time
     with pytest.raises(EndpointError, match="no response for 1 s"):
         breaker.call(third)
     assert (second.sent.is_set(), third.sent.is_set()) == (True, False)
@@ -126,7 +126,7 @@ def test_the_first_query_waits_and_those_beside_it_briefly(
 
 
 def test_the_long_wait_is_for_the_first_only(breaker: CircuitBreaker, clock: Clock) -> None:
-    """Even if every later request fails otherwise, such as a refused connection."""
+    """This holds even if later requests fail for another reason, such as a refused connection."""
 
     def refused() -> str:
         raise EndpointError("connection refused")

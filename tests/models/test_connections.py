@@ -98,7 +98,8 @@ def test_a_manifest_takes_no_longer_than_its_limit(handler: Handler, tmp_path: P
 
 
 def test_a_file_must_keep_coming(tmp_path: Path) -> None:
-    """A few bytes within the limit are no progress, or a download would never end."""
+    """A few bytes within the limit do not count as progress; otherwise a download would never
+    end."""
     with raw_serving(slow_body) as server:
         file = ModelFile("model.onnx", size_bytes=400, sha256="0" * 64)
         began = time.monotonic()

@@ -7,6 +7,7 @@ import pytest
 
 from kb.config import Config, ModelsConfig
 from kb.models import device, encoder, info, manifest, onnx_session
+from kb.models.language_pair import LanguagePair
 from kb.models.onnx_encoder import OnnxEncoder
 from kb.models.torch_encoder import TorchEncoder
 
@@ -39,7 +40,9 @@ def test_the_encoder_of_kb_mini(
     provider: str, torch: bool, gpu: bool, expected: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine(monkeypatch, torch=torch, gpu=gpu)
-    assert type(encoder(config(provider), "kb-mini")) is expected
+    pair = encoder(config(provider), "kb-mini")
+    assert isinstance(pair, LanguagePair)
+    assert type(pair.english) is type(pair.others) is expected
 
 
 def test_other_models_run_with_onnx_runtime(
@@ -53,7 +56,7 @@ def test_other_models_run_with_onnx_runtime(
     ("provider", "installed", "expected"),
     [
         ("auto", {"torch": True, "gpu": True}, "GPU with torch for passages, CPU for queries"),
-        ("cpu", {"torch": True, "gpu": True}, "CPU, as models.provider says"),
+        ("cpu", {"torch": True, "gpu": True}, "CPU, as set by models.provider"),
         ("auto", {"torch": False, "gpu": False}, "CPU"),
         (
             "auto",

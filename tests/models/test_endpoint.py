@@ -135,7 +135,7 @@ def test_prefixes_and_what_the_store_is_told(
     told.encode(["x"], as_query=True)
     assert [asked.json["input"] for asked in server.asked] == [["passage: x"], ["query: x"]]
     assert (plain.spec.name, plain.spec.version, plain.spec.dimension) == ("nomic", "endpoint", 3)
-    assert told.spec.version != plain.spec.version  # its vectors are others
+    assert told.spec.version != plain.spec.version  # its vectors differ
     assert opened(endpoint_query_prefix="query: ").spec.version == plain.spec.version
 
 
@@ -149,7 +149,8 @@ def test_its_first_vector_tells_how_long_they_are(
 
 
 def test_another_model_of_the_same_server(server: Server) -> None:
-    """By its name; the configured dimension applies to the other model only."""
+    """The model is selected by its name. The configured dimension applies to the other model
+    only."""
     found = models.encoder(config(server.url, endpoint_dimension=99), "endpoint:org/big:latest")
     assert found is not None
     found.encode(["x"])
@@ -157,7 +158,7 @@ def test_another_model_of_the_same_server(server: Server) -> None:
     assert server.asked[0].json["model"] == "org/big:latest"
 
 
-# --- what goes wrong ------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_429_and_500_in_turn(
@@ -244,7 +245,7 @@ def test_a_server_that_does_not_answer(
         ),
         (b'{"data": [{"embedding": [0, 0, 0]}]}', "a vector that is zero"),
         (b"[" * 100_000, "something other than embeddings"),
-        # Parsed, it would take twenty times as much memory.
+        # Once parsed, it would take twenty times as much memory.
         (b'{"data": [' + b"[[],[],[]]," * 100_000 + b"1]}", "too large"),
     ],
 )
@@ -438,8 +439,8 @@ def test_words_answer_while_it_is_down(tmp_path: Path, script: Script, server: S
 
 
 def test_words_answer_while_it_hangs(tmp_path: Path, script: Script, server: Server) -> None:
-    """In a small store too. The first query of a process waits longer, because a server that has to
-    load its model would otherwise abort."""
+    """This holds in a small store too. The first query of a process waits longer, because a server
+    that has to load its model would otherwise abort."""
     limited = SearchConfig(retriever_timeout_ms=1000)
     settings = replace(config(server.url, endpoint_dimension=0), search=limited)
     with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
@@ -451,7 +452,7 @@ def test_words_answer_while_it_hangs(tmp_path: Path, script: Script, server: Ser
         found = kb.search("banana", mode="hybrid")
         assert found.returned == 1
         assert found.degraded == (Degraded("dense", "timeout", "no answer within 1 s"),)
-        assert kb.status()["vectors"]["state"] == "ready"  # without asking it
+        assert kb.status()["vectors"]["state"] == "ready"  # without a request
 
 
 def test_a_silent_server_is_not_asked_twice(tmp_path: Path, script: Script, server: Server) -> None:
@@ -476,7 +477,7 @@ def test_a_silent_server_is_not_asked_twice(tmp_path: Path, script: Script, serv
 def test_the_search_has_a_time_limit_of_its_own(
     tmp_path: Path, script: Script, server: Server, mode: str
 ) -> None:
-    """It counts from the first query on, since there is no model to load."""
+    """It applies from the first query on, since there is no model to load."""
     settings = config(server.url)
     with KnowledgeBase(tmp_path / "kb.sqlite", config=settings) as kb:
         kb.add("the banana boat")

@@ -79,7 +79,7 @@ def test_three_outputs(tmp_path: Path, names: tuple[str, ...], expected: Encodin
 @pytest.mark.parametrize("below", [True, False])
 def test_other_names_of_graphs(tmp_path: Path, graph: str, below: bool, expected: Encoding) -> None:
     folder = make_tiny_m3.lay(tmp_path / "m3", graph=graph)
-    if below:  # the graph and its weights in a folder of their own
+    if below:  # the graph and its weights in a separate folder
         (folder / "onnx").mkdir()
         for name in (graph, f"{graph}_data"):
             shutil.move(folder / name, folder / "onnx")
@@ -162,17 +162,17 @@ def test_a_head_that_is_no_file_of_torch(tmp_path: Path) -> None:
         encode(open_encoder(folder))
 
 
-# --- what is missing ------------------------------------------------------------------------------
+# --- missing parts --------------------------------------------------------------------------------
 
 
 def test_missing_heads_are_named(tmp_path: Path) -> None:
     folder = make_tiny_m3.lay(tmp_path / "m3", outputs=tuple(HUB), names=HUB)
     (missing,) = info(Config(), str(folder)).missing
-    assert missing.startswith("sparse vectors and token vectors: for BGE-M3, put sparse_linear.pt")
+    assert missing.startswith("sparse vectors and token vectors: for BGE-M3, copy sparse_linear.pt")
     make_tiny_m3.lay_heads(folder)
     (folder / "colbert_linear.pt").unlink()
     (missing,) = info(Config(), str(folder)).missing
-    assert missing.startswith("token vectors: for BGE-M3, put colbert_linear.pt from https://")
+    assert missing.startswith("token vectors: for BGE-M3, copy colbert_linear.pt from https://")
 
 
 def test_missing_outputs_are_named(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_tokenizer_in_onnx(tmp_path: Path) -> None:
     (folder / "tokenizer.json").rename(folder / "bge_m3_tokenizer.onnx")
     with pytest.raises(ModelMissing, match=r"tokenizer\.json") as error:
         manifest.read(folder)
-    assert "kb reads no tokenizer in ONNX" in error.value.hint
+    assert "kb cannot use a tokenizer in ONNX format" in error.value.hint
 
 
 # --- pulled ---------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class FakeHub:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.listing: dict[str, Any] = {}  # replaces values of the list
-        self.cut: dict[str, int] = {}  # bytes after which a file breaks off, once
+        self.cut: dict[str, int] = {}  # bytes after which a download breaks off, once
 
     def __call__(self, asked: ReceivedRequest) -> Answer:
         path = unquote(asked.path.partition("?")[0]).lstrip("/")

@@ -13,8 +13,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from kb import KnowledgeBase, models
-from kb.config import Config, cache_folder
+from kb.config import Config
 from kb.errors import ModelBroken, ModelMissing
+from kb.locations import cache_folder
 from kb.models import checksums, manifest, onnx_file
 from kb.models.onnx_encoder import OnnxEncoder
 from tests.models import make_tiny_m3, tiny
@@ -39,7 +40,7 @@ def encoder(m3: Path) -> OnnxEncoder:
     return open_encoder(m3)
 
 
-# --- what the files tell --------------------------------------------------------------------------
+# --- inference from the files ---------------------------------------------------------------------
 
 
 def test_its_manifest(m3: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_file_that_is_missing(broken: Callable[[], Path], name: str) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("[]", "is not an object"),
+        ("[]", "is not a JSON object"),
         ("{", "cannot be read"),
         ("{}", "has no valid max_position_embeddings: it is None"),
         ('{"max_position_embeddings": true}', "it is True"),
@@ -167,7 +168,7 @@ def test_a_graph_file_says_what_onnx_says(m3: Path) -> None:
 
 
 def test_constants_may_lie_in_files_too(tmp_path: Path) -> None:
-    """As in exports that store large constants in separate files."""
+    """Some exports store large constants in separate files."""
     from onnx import TensorProto, helper
 
     constant = helper.make_tensor("c", TensorProto.FLOAT, [1], [0.0])
@@ -183,7 +184,7 @@ def test_constants_may_lie_in_files_too(tmp_path: Path) -> None:
     assert onnx_file.read(tmp_path / "model.onnx").external == ("Constant_7",)
 
 
-# --- what it makes of a text ----------------------------------------------------------------------
+# --- encodings ------------------------------------------------------------------------------------
 
 
 def test_term_weights_by_hand(m3: Path, encoder: OnnxEncoder) -> None:
@@ -238,7 +239,7 @@ def test_a_store_by_it(m3: Path, tmp_path: Path) -> None:
     assert models.verify(Config(), str(m3)).name == "tiny-m3"
 
 
-# --- remembered hashes ----------------------------------------------------------------------------
+# --- cached hashes --------------------------------------------------------------------------------
 
 
 def test_large_files_are_read_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The bundled model is installed, complete, and sensible."""
+"""The bundled model is installed and complete, and its results are sensible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTES = [
 
 @pytest.fixture(scope="module")
 def mini() -> OnnxEncoder:
-    found = encoder(Config())
+    found = encoder(Config(), "kb-mini-english")
     assert isinstance(found, OnnxEncoder)
     return found
 
@@ -57,7 +57,7 @@ def test_it_finds_by_meaning(mini: OnnxEncoder) -> None:
 def test_its_terms_are_the_words_that_matter(mini: OnnxEncoder) -> None:
     (given,) = mini.encode(["the drifting clocks of the buoys"], want=ALL)
     assert given.sparse is not None
-    assert {"drift", "clock"} <= set(given.sparse)  # as one term with their other forms
+    assert {"drift", "clock"} <= set(given.sparse)  # one term for all inflections
     assert given.sparse["drift"] > 2 * given.sparse["the"]
 
 
@@ -80,7 +80,7 @@ def test_the_same_in_any_company_and_from_any_thread(mini: OnnxEncoder) -> None:
 
 
 def test_three_outputs_with_the_network_off(tmp_path: Path) -> None:
-    """From the command, in a process that cannot open a socket, with no home to read from."""
+    """The command runs in a process that cannot open a socket and has no home folder to read."""
     program = """
 import socket, sys
 def refused(*_, **__): raise OSError("no network here")
@@ -122,7 +122,8 @@ def rows(given: Encoding) -> NDArray[np.float32]:
 
 
 def test_a_rare_name_is_one_term(mini: OnnxEncoder) -> None:
-    """As a whole, whatever its pieces in the vocabulary; its plural is the same term."""
+    """The name stays whole, whatever its pieces in the vocabulary are. Its plural is the same
+    term."""
     one, other = mini.encode(["a zebrafish", "many zebrafishes"], want=ALL)
     assert "zebrafish" in (one.sparse or {})
     assert "zebrafish" in (other.sparse or {})

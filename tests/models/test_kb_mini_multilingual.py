@@ -52,7 +52,7 @@ def test_a_question_in_another_language_finds_the_english_note(
 
 
 def test_its_english_tokens_are_those_of_kb_mini(multilingual: OnnxEncoder) -> None:
-    english = encoder(Config(), "kb-mini")
+    english = encoder(Config(), "kb-mini-english")
     assert isinstance(english, OnnxEncoder)
     for text in (*NOTES, "def read_lines(path): naïve café, incompressible hypersonic flow"):
         tokens = [model.loaded().tokenizer.tokens(text).texts for model in (multilingual, english)]
@@ -60,7 +60,7 @@ def test_its_english_tokens_are_those_of_kb_mini(multilingual: OnnxEncoder) -> N
 
 
 def test_its_english_vectors_are_close_to_those_of_kb_mini(multilingual: OnnxEncoder) -> None:
-    english = encoder(Config(), "kb-mini")
+    english = encoder(Config(), "kb-mini-english")
     assert english is not None
     for mine, other in zip(multilingual.encode(NOTES), english.encode(NOTES), strict=True):
         assert _cosine(mine, other) > 0.97

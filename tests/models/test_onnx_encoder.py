@@ -29,7 +29,7 @@ TEXTS = [
 Copied = Callable[[], Path]
 
 
-# --- what it gives --------------------------------------------------------------------------------
+# --- outputs --------------------------------------------------------------------------------------
 
 
 def test_three_parts_in_one_pass(encoder: OnnxEncoder) -> None:
@@ -105,7 +105,7 @@ def test_queries_have_a_prefix_and_weights_of_their_own(encoder: OnnxEncoder) ->
     assert set(query.sparse or ()) <= {"radio", "buoy"}
     assert query.tokens is not None
     assert len(query.tokens) == 2
-    # The prefix is no more than text before it, as far as the dense vector goes.
+    # For the dense vector, the prefix is just text before it.
     assert encoder.encode([tiny.PREFIX + text])[0].dense == query.dense
 
 
@@ -207,7 +207,7 @@ def test_part_by_part(encoder: OnnxEncoder, alone: dict[str, Encoding]) -> None:
         assert encoder.encode([text], want={"tokens"})[0].tokens == whole.tokens
 
 
-# --- what is wrong with a model -------------------------------------------------------------------
+# --- broken models --------------------------------------------------------------------------------
 
 
 def broken(folder: Path, **want: Any) -> ModelBroken:

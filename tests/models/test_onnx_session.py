@@ -34,7 +34,7 @@ def test_the_provider(wanted: str, offered: tuple[str, ...], chosen: str) -> Non
 def test_a_provider_that_is_not_there(tiny_folder: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load(manifest.read(tiny_folder), "abacus")
-    assert "models.provider cannot be 'abacus'" in error.value.message
+    assert "models.provider is 'abacus'" in error.value.message
     assert CPU in error.value.hint
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kb import models
-from kb.config import Config, ModelsConfig, data_folder
+from kb.config import Config, ModelsConfig
 from kb.errors import (
     EndpointError,
     InvalidRequest,
@@ -25,6 +25,7 @@ from kb.errors import (
     Offline,
     is_unicode,
 )
+from kb.locations import data_folder
 from kb.models import model_directory
 from kb.models.manifest import Manifest
 from kb.models.pull import pull
@@ -113,7 +114,7 @@ def left() -> list[str]:
     return sorted(path.name for path in model_directory.folder().iterdir())
 
 
-# --- as it should be ------------------------------------------------------------------------------
+# --- success --------------------------------------------------------------------------------------
 
 
 def test_from_an_address(fetch: Callable[..., Manifest], hub: Hub) -> None:
@@ -167,7 +168,7 @@ def test_a_revision_in_the_address(
     usable("pinned")
     with pytest.raises(InvalidRequest, match="needs a revision"):
         fetch("repo/resolve/{revision}/")
-    with pytest.raises(InvalidRequest, match="has no place for a revision"):
+    with pytest.raises(InvalidRequest, match="has no placeholder for a revision"):
         fetch("tiny/", revision="4e1a")
 
 
@@ -221,7 +222,7 @@ def test_it_goes_on_where_the_line_was_cut(
 
 
 def test_a_later_run_goes_on(fetch: Callable[..., Manifest], hub: Hub, server: Server) -> None:
-    """Interrupted by the user in the middle of a file, and resumed by the same command."""
+    """The user interrupts the download in the middle of a file, and the same command resumes it."""
     hub.faults["model.onnx"] = [cut(2000)]
 
     def interrupt(done: int, _total: int, _what: str) -> None:
@@ -302,7 +303,7 @@ def test_more_is_here_than_there(fetch: Callable[..., Manifest], hub: Hub) -> No
     usable()
 
 
-# --- what is not what it should be ----------------------------------------------------------------
+# --- wrong files ----------------------------------------------------------------------------------
 
 
 def test_a_wrong_hash(fetch: Callable[..., Manifest], hub: Hub) -> None:
@@ -313,7 +314,7 @@ def test_a_wrong_hash(fetch: Callable[..., Manifest], hub: Hub) -> None:
     with pytest.raises(ModelBroken, match="its SHA-256 is"):
         fetch()
     assert model_directory.names() == []
-    fetch()  # nothing of the wrong file was kept
+    fetch()  # no part of the wrong file was kept
     usable()
 
 
@@ -494,7 +495,7 @@ def test_offline(
     usable()
 
 
-# --- away with it ---------------------------------------------------------------------------------
+# --- removal --------------------------------------------------------------------------------------
 
 
 def test_remove(fetch: Callable[..., Manifest], tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_verifying_holds_an_exam(plug_in: Callable[[str], None]) -> None:
 def test_verifying_looks_at_every_byte(copied: Callable[[], Path]) -> None:
     folder = copied()
     graph = folder / "model.onnx"
-    # Somewhere in the weights: it loads, and gives other vectors.
+    # Somewhere in the weights: the graph loads, but returns other vectors.
     data = bytearray(graph.read_bytes())
     data[len(data) // 2] ^= 1
     graph.write_bytes(data)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-# Telemetry is off in a unit test or on a build machine by the runtime's own rule: it is to be off
-# where nobody tests.
+# The runtime itself disables telemetry in unit tests and on build machines, so the test pretends to
+# be neither.
 _TOLD = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "GITHUB_ACTIONS", "TF_BUILD")
 
 

@@ -131,7 +131,7 @@ def test_without_a_gpu_the_cpu_encodes(
     with caplog.at_level(logging.WARNING, "kb"):
         assert encoder.encode(TEXTS) == on_onnx.encode(TEXTS)
         encoder.encode(TEXTS)
-    assert caplog.text.count("kb-mini runs on the CPU: torch finds no GPU") == 1
+    assert caplog.text.count("kb-mini runs on the CPU: torch does not find a GPU") == 1
     required = TorchEncoder(manifest.read(KB_MINI), required=True)
     for texts in (TEXTS, TEXTS[:1]):  # an embedding job tries each text alone after a failure
         with pytest.raises(ModelError, match="kb-mini cannot run on cuda") as error:

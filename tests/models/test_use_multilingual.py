@@ -99,8 +99,7 @@ def test_it_is_listed_and_verified() -> None:
 
 
 def test_without_its_package() -> None:
-    """In a process where it is not installed: it is not listed, and the error explains how to
-    install it."""
+    """Without the package, the model is not listed, and the error explains how to install it."""
     code = (
         "import sys\n"
         "from importlib import metadata, util\n"

@@ -3,7 +3,7 @@
 For tests of what surrounds a model. Its vectors mean nothing, but they depend on every token and
 its position, and the int8 graph computes its scales as the real one does: over the whole batch.
 
-    python -m tests.models.tiny FOLDER     lays one there
+    python -m tests.models.tiny FOLDER     writes one there
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _tokenizer(path: Path) -> None:
     made.post_processor = processors.TemplateProcessing(
         "[CLS] $A [SEP]", special_tokens=[(each, numbers[each]) for each in ("[CLS]", "[SEP]")]
     )
-    # As tokenizers are often published: what they cut and fill up with is not for us.
+    # Tokenizers are often published with settings for truncation and padding, which kb ignores.
     made.enable_truncation(16)
     made.enable_padding(length=16)
     made.save(str(path))
@@ -202,7 +202,7 @@ def _save(model: onnx.ModelProto, path: Path, *, int8: bool) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-    add_pre_process_metadata(model)  # nothing in it is worth it, and it would be asked for aloud
+    add_pre_process_metadata(model)  # avoids a warning; preprocessing would not help here
     quantize_dynamic(model, str(path), weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"])
 
 

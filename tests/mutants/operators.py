@@ -1,8 +1,8 @@
 """Mutation operators: every small change that can be made to a module, one at a time.
 
 A mutant is the module's source with the text of one node replaced, so that its diff is a line that
-a reader understands. Left alone are types, decorators, docstrings, f-strings, the messages of
-errors and logs, `assert`, and `strict=` of `zip`, which guards against mistakes that tests exclude.
+a reader understands. Types, decorators, docstrings, f-strings, the messages of errors and logs,
+`assert`, and `strict=` of `zip`, which guards against mistakes that tests exclude, are not mutated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 _FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}  # in any order
 _ALREADY_NEGATED = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
-_TYPES = ("Callable", "Mapping", "Sequence", "dict", "list", "tuple")  # begin an alias
+_TYPES = ("Callable", "Mapping", "Sequence", "dict", "list", "tuple")  # first names of a type alias
 _REMOVABLE = (ast.Assign, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -80,7 +80,7 @@ def _compiles(source: str) -> bool:
     return True
 
 
-# --- which nodes are changed ----------------------------------------------------------------------
+# --- selected nodes -------------------------------------------------------------------------------
 
 Change = tuple[ast.expr | ast.stmt, ast.AST, str]
 
@@ -145,7 +145,7 @@ def _in_expressions(roots: Sequence[ast.AST | None], *, texts: bool = True) -> I
     while todo:
         node = todo.pop()
         if isinstance(node, ast.JoinedStr):
-            continue  # before Python 3.12 the places inside are not known
+            continue  # before Python 3.12, positions inside f-strings are unknown
         if isinstance(node, ast.expr):
             yield from _of_expression(node, texts=texts)
         if isinstance(node, ast.comprehension):
@@ -158,7 +158,7 @@ def _in_expressions(roots: Sequence[ast.AST | None], *, texts: bool = True) -> I
         ]
 
 
-# --- what they become -----------------------------------------------------------------------------
+# --- replacements ---------------------------------------------------------------------------------
 
 
 def _of_expression(node: ast.expr, *, texts: bool) -> Iterator[Change]:
@@ -211,7 +211,7 @@ def _of_call(node: ast.Call) -> Iterator[Change]:
 
 
 def _negated(test: ast.expr) -> Iterator[Change]:
-    """Unless another operator does the same."""
+    """Negate a condition, unless another operator makes the same change."""
     match test:
         case ast.UnaryOp(ast.Not()):
             return

@@ -1,10 +1,10 @@
 """Runs a module's tests against its mutants, one forked child for each.
 
-First quickly: one pytest session collects the tests, and a child forked from it for each mutant
-executes the changed module in place of the loaded one and runs the tests up to the first that
-fails. What other modules have imported from it is replaced there, but not what they have copied
-into values of their own, so that a mutant may survive. Each survivor is therefore run once more,
-carefully: in a child that imports kb anew, with the changed module in its place.
+The first pass is fast: one pytest session collects the tests, and a child forked from it for each
+mutant executes the changed module in place of the loaded one and runs the tests up to the first
+that fails. Names that other modules have imported from it are replaced there, but not values that
+they have copied, so that a mutant may survive. Each survivor is therefore tested again in a second,
+slower pass: in a child that imports kb again, with the changed module in its place.
 
 Property tests draw the same examples every time and do not shrink. Needs `os.fork`: Linux, macOS.
 """
@@ -36,7 +36,7 @@ from tests.mutants.operators import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 _LEAST_CPU_S, _CPU_FACTOR = 3.0, 5.0  # of processor time, since machines are shared
-_WALL_FACTOR = 20.0  # for one that waits instead
+_WALL_FACTOR = 20.0  # for a mutant that waits instead
 _OWN = ("kb", "tests", "conftest")
 _NO_LIMIT_S = 600.0
 SURVIVED, TIMED_OUT = 0, -24  # exit statuses, the latter by SIGXCPU; any other: a test failed
@@ -50,7 +50,8 @@ class Target:
     module: str
     tests: tuple[str, ...]
     equivalent: dict[tuple[str, str], str] = field(default_factory=dict)
-    without: str = ""  # tests that take long, or start other processes, which have no mutant
+    # Slow tests, and tests that start other processes, which run without the mutant.
+    without: str = ""
 
     @property
     def name(self) -> str:
@@ -147,11 +148,11 @@ def _preload(names: Sequence[str]) -> None:
         for name in names:
             try:
                 importlib.import_module(name)
-            except ImportError:  # a module that another one made
+            except ImportError:  # a module that another module created
                 continue
 
 
-# --- quickly: a child of a session ----------------------------------------------------------------
+# --- fast: a child of a session -------------------------------------------------------------------
 
 
 def _run_session(target: Target, sources: Sequence[str]) -> list[int]:
@@ -215,7 +216,7 @@ def _is_own(value: object, target: Target) -> bool:
     return getattr(value, "__module__", None) == target.name and hasattr(value, "__qualname__")
 
 
-# --- carefully: a child that imports everything anew ----------------------------------------------
+# --- careful: a child that imports everything again -----------------------------------------------
 
 
 def run_child(target: Target, source: str, limit_s: float, report: str | None = None) -> int:

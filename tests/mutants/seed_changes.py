@@ -260,7 +260,7 @@ CHANGES = (
            '"d.date < ?"', '"d.date <= ?"'),
     Change("a star stops at /", "1::TestBehaviour::test_path_glob_star_stops_at_slash", "text/globs",
            'STAR, ANY, FOLDERS = "[^/]*"', 'STAR, ANY, FOLDERS = "(?s:.*)"'),
-    # --- expiry: at the very second ---
+    # --- expiry: to the second ---------
     Change("words, with filters: expired at the second", "4::TestExpiry::test_at_the_very_second", "store/sqlite/filters",
            "d.expires_at > ?)", "d.expires_at >= ?)"),
     Change("words: expired at the second", "4::TestExpiry::test_at_the_very_second", "store/sqlite/fulltext",

@@ -31,7 +31,7 @@ class Span:
 
 
 def cut(items: list[int], least: float | None = 0.5) -> list[int]:
-    """A docstring is no code."""
+    """A docstring is not code."""
     assert items, "so is this"
     if not items or least is None:
         raise ValueError(f"nothing in {items}")
@@ -129,7 +129,7 @@ def test_a_table() -> None:
     ]
 
 
-# --- really run -----------------------------------------------------------------------------------
+# --- real runs ------------------------------------------------------------------------------------
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 

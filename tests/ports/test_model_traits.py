@@ -14,7 +14,7 @@ from tests.models.weightless import unexamined
 
 
 class Lengths:
-    """An encoder as another package may have it: `spec` and `encode`, nothing else."""
+    """An encoder as another package may define it, with only `spec` and `encode`."""
 
     spec = ModelSpec("lengths", "1", 2, frozenset({"dense"}))
 

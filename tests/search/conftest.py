@@ -29,7 +29,7 @@ class Failing(Weightless):
 def no_other_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other model is installed, so that none is suggested."""
     monkeypatch.setattr("kb.models.registry.has_multilingual", lambda: False)
-    monkeypatch.setattr("kb.models.registry.MULTILINGUAL", "no-such-model")
+    monkeypatch.setattr("kb.models.registry._reads", lambda *_: False)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.search.conftest import Failing
 
 @pytest.fixture
 def shelf(tmp_path: Path, encoder: Failing) -> Iterator[KnowledgeBase]:
-    """A store reranked by token vectors, which the encoder of these tests returns too."""
+    """A store that is reranked with token vectors, which the encoder of these tests returns too."""
     config = unexamined({"research": {"rerank": "colbert"}})
     with KnowledgeBase(tmp_path / "shelf.sqlite", config=config, encoder=encoder) as kb:
         for number in range(12):
@@ -181,7 +181,7 @@ def test_nothing_found_is_not_an_error_while_vectors_are_pending(shelf: Knowledg
         assert [part.reason for part in found.methods[name].degraded] == ["pending"]
 
 
-# --- how many they share --------------------------------------------------------------------------
+# --- overlap --------------------------------------------------------------------------------------
 
 
 class _Hit:

@@ -24,7 +24,7 @@ from tests.schemas import validate
 from tests.search.conftest import Failing
 
 QUERY = "harbour keys"
-# What a fault in a part leaves without an answer.
+# The retrievers that a fault in each part disables.
 MISSING = {
     "lexical": ["lexical"],
     "dense": ["dense"],
@@ -33,7 +33,7 @@ MISSING = {
     "rerank": ["rerank"],
 }
 PAIRS = [*((part,) for part in MISSING), *itertools.combinations(MISSING, 2)]
-# By each, what it asks the store for.
+# The store method that each retriever calls.
 CALLS = {
     "lexical": ("fulltext.match", "fulltext.match_substrings"),
     "dense": ("vectors.nearest_dense",),
@@ -59,7 +59,7 @@ def three_way(tmp_path: Path, encoder: Failing) -> Iterator[KnowledgeBase]:
         kb.add("a boat in the harbour", title="boat")
         kb.add("flour water salt", title="bread")
         kb.embed()
-        assert search(kb, "harbour boat").degraded == ()  # warm, and as it should be
+        assert search(kb, "harbour boat").degraded == ()  # warmed up, without faults
         yield kb
 
 
@@ -93,7 +93,7 @@ def missing(faulty: tuple[str, ...]) -> set[str]:
 def test_one_that_fails_leaves_the_others(
     three_way: KnowledgeBase,
     encoder: Failing,
-    threads: str,  # how they are asked
+    threads: str,  # how the retrievers run
     faulty: tuple[str, ...],
     error: Exception,
     caplog: pytest.LogCaptureFixture,
@@ -119,7 +119,8 @@ def test_one_that_fails_leaves_the_others(
 
 
 def _nothing_is_left(kb: KnowledgeBase, error: Exception) -> None:
-    """Neither words nor a model. A broken store is an error; otherwise the response is empty."""
+    """Neither lexical retrieval nor a model works. A broken store is an error; otherwise the
+    response is empty."""
     if isinstance(error, StoreUnusable):
         with pytest.raises(StoreUnusable):
             search(kb)
@@ -188,7 +189,7 @@ def test_without_a_time_limit_the_late_one_is_waited_for(
 def test_a_model_that_is_still_to_be_loaded_is_waited_for(
     tmp_path: Path, encoder: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For the first query of a process; the time limit applies to later ones."""
+    """This concerns the first query of a process; the time limit applies to later ones."""
     monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
     config = replace(unexamined(), search=SearchConfig(retriever_timeout_ms=1))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder=encoder) as kb:
@@ -198,7 +199,7 @@ def test_a_model_that_is_still_to_be_loaded_is_waited_for(
         match = kb._store.fulltext.match
 
         def loading(*asked: Any, **more: Any) -> Any:
-            assert words.wait(60)  # longer than words take, whatever that is
+            assert words.wait(60)  # longer than lexical retrieval takes
             return real(*asked, **more)
 
         def matched(*asked: Any, **more: Any) -> Any:
@@ -227,7 +228,7 @@ def test_a_fault_is_of_one_search(three_way: KnowledgeBase, encoder: Failing) ->
     assert search(three_way).degraded == ()
 
 
-# --- an encoder that gives nonsense ---------------------------------------------------------------
+# --- an encoder that returns nonsense -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -1.0, 1e300])

@@ -33,7 +33,7 @@ def paths(found: Response) -> list[str]:
         ("one two three four five six harbour", False),  # long, and a bad match
         ("harbourMaster", False),  # parts of a word are not counted
         ("港 harbour", False),
-        ("arbou", False),  # found inside of words
+        ("arbou", False),  # found inside words
         ("'harbour'", False),
     ],
 )
@@ -49,7 +49,7 @@ def test_words_count_by_how_well_they_match(
     assert ("the first passage by words matches" in fuse.get("rules", "")) is changes
 
 
-# --- how it is drawn ------------------------------------------------------------------------------
+# --- repr -----------------------------------------------------------------------------------------
 
 
 def pipeline(kb: KnowledgeBase, **asked: object) -> str:
@@ -117,7 +117,7 @@ def test_completion_adds_cosines_of_lexical_candidates(hybrid: KnowledgeBase) ->
         assert all("dense" in hit["scores"] for hit in explain["hits"]) or not complete
 
 
-# --- one hit a document ---------------------------------------------------------------------------
+# --- one hit per document -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -145,12 +145,13 @@ def test_a_store_with_fewer_documents_than_requested(long_and_short: KnowledgeBa
     assert len(paths(found)) == len(set(paths(found))) == 21
 
 
-# --- however many are asked for -------------------------------------------------------------------
+# --- the number of hits ---------------------------------------------------------------------------
 
 
 @pytest.fixture
 def many(hybrid: KnowledgeBase, library: Library) -> KnowledgeBase:
-    """Passages that words and vectors rank differently, with ties and a word that most hold."""
+    """Passages that words and vectors rank differently, with ties and a word that most of them
+    contain."""
     texts = {
         f"2026-0{number % 5 + 1}-{number // 5 % 28 + 1:02}/{number}.md": "harbour "
         + "keys " * (number % 4)
@@ -275,7 +276,7 @@ def _answer(kb: KnowledgeBase, profile: str) -> object:
     return hits, found.degraded
 
 
-# --- what is similar ------------------------------------------------------------------------------
+# --- similar passages -----------------------------------------------------------------------------
 
 
 @pytest.fixture

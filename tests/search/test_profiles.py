@@ -176,7 +176,7 @@ def test_profiles_as_the_contract_has_them() -> None:
     assert (knowledge.fusion, knowledge.boosts) == ("rrf", ("type", "access"))
     assert (knowledge.candidates_for(10), memory.top, knowledge.top) == (30, 10, 10)
     assert resolve("default", {}).candidates_for(10) == 100
-    assert resolve("default", {}).candidates_for(500) == 100  # more of them come after
+    assert resolve("default", {}).candidates_for(500) == 100  # further ones are appended
     for profile in BUILT_IN.values():
         assert (profile.match == "any") == (profile.mode == "hybrid")
 

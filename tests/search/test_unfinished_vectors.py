@@ -1,4 +1,4 @@
-"""Searches while vectors are being made: never worse than words alone."""
+"""Searches while vectors are being computed: never worse than words alone."""
 
 from __future__ import annotations
 
@@ -57,3 +57,32 @@ def test_it_is_explained(kb: KnowledgeBase) -> None:
     fuse = next(one for one in explain["stages"] if one["stage"] == "fuse")
     assert "dense has " in fuse["rules"]
     assert fuse["weights"]["dense"] == 0.0
+
+
+# --- the order of work ----------------------------------------------------------------------------
+
+
+def embedded(kb: KnowledgeBase) -> set[str]:
+    """The titles of the passages with vectors."""
+    return {hit.title for hit in kb.search("bread harbour", mode="vector", top=50)}
+
+
+def test_candidates_of_searches_are_embedded_first(kb: KnowledgeBase) -> None:
+    (old,) = [hit.title for hit in kb.search('"harbour 3"', mode="lexical", match="all", top=1)]
+    before = embedded(kb)
+    kb.search("harbour 3", top=5)
+    kb.embed(limit=1)
+    assert embedded(kb) - before == {old}
+
+
+def test_the_newest_documents_are_embedded_next(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
+        for name, day in (("old", 1), ("new", 3), ("between", 2)):
+            text = f"---\nupdated: 2026-01-0{day}\n---\nbread of the {name} baker"
+            (folder / f"{name}.md").write_text(text)
+        kb.ingest(folder)
+        for expected in ({"new"}, {"new", "between"}, {"new", "between", "old"}):
+            kb.embed(limit=1)
+            assert embedded(kb) == expected

@@ -1,4 +1,4 @@
-"""A retriever from outside of kb: ranks chunks by how often they contain the letter z."""
+"""A retriever from outside kb: ranks chunks by how often they contain the letter z."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def filled(serve: Serve, library: Callable[..., Path]) -> Running:
 
 @contextmanager
 def taken(pool: WorkerPool, count: int) -> Iterator[None]:
-    """While the block runs, `count` tasks run or wait in the pool."""
+    """Keep `count` tasks running or waiting in the pool inside the block."""
     go = threading.Event()
 
     async def never() -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Watch:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Open]:
-    """`open_page(running, "#q=x", width=390)`: a page of its own. At the end, no page has sent a
+    """`open_page(running, "#q=x", width=390)`: opens a new page. At the end, no page has sent a
     request to another server or violated its content security policy."""
     contexts: list[tuple[BrowserContext, Watch, str]] = []
 

@@ -37,7 +37,7 @@ from kb.server.lifecycle import ApiServer
 from tests.server.fuzz_values import HEADERS, METHODS, PATHS, VALUES, hostile_text
 
 _HANG_S = 20.0
-_RESET_EVERY = 4_000  # requests, after which the store is as it was
+_RESET_EVERY = 4_000  # requests, after which the store is restored
 _ALLOWED_5XX = (503, 507)
 _ERROR_KEYS = {"code", "message", "hint"}
 
@@ -60,7 +60,7 @@ class FuzzRequest:
             return self.body
         try:
             return b"" if self.body is None else json.dumps(self.body).encode()
-        except RecursionError:  # nested by two mutations, deeper than Python can say
+        except RecursionError:  # nested by two mutations, too deeply for Python's encoder
             return b'{"metadata":' + b"[" * 2_000 + b"]" * 2_000 + b"}"
 
     @property

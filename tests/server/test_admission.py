@@ -25,7 +25,7 @@ from tests.server.conftest import PATIENCE_S, Running, Serve, taken
 LIMIT = 3
 
 
-# --- places ---------------------------------------------------------------------------------------
+# --- slots ----------------------------------------------------------------------------------------
 
 
 def test_paths_with_the_same_first_segment_share_a_limit() -> None:
@@ -114,7 +114,7 @@ def test_complete_requests_beyond_the_limit_are_refused() -> None:
         await turns()
         assert (late.status, health.status, app.complete) == (503, 0, LIMIT + 1)
 
-        for each in slow:  # what ends leaves its place to others
+        for each in slow:  # a finished request frees its slot
             each.task.cancel()
         await turns()
         again = Exchange(guarded, "/search", body=True)

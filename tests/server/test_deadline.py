@@ -73,7 +73,7 @@ def test_eight_that_take_long_leave_room_for_others(serve_it: Open) -> None:
             for _ in range(8)
         ]
         answers = {each.result().status_code for each in asked}
-    assert answers <= {504, 503}  # one that waited for its turn was not begun
+    assert answers <= {504, 503}  # a queued one was never started
     assert running.search("harbour keys")["returned"] > 0
 
 
@@ -83,7 +83,7 @@ def test_clients_that_leave_stop_their_searches(serve_it: Open) -> None:
         list(leaving.map(leave, [running.url] * 4))
     assert running.search("harbour keys")["returned"] > 0
     context = running.app.state.context
-    while context.searches.task_count:  # also of those that ran
+    while context.searches.task_count:  # including those that were running
         threading.Event().wait(0.01)
 
 
@@ -114,7 +114,7 @@ def test_evaluations_are_in_no_others_way(serve_it: Open) -> None:
         assert (refused.status_code, refused.json()["hint"]) == (422, "send at most 20")
 
 
-# --- the end --------------------------------------------------------------------------------------
+# --- shutdown -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -212,7 +212,7 @@ def test_work_that_cannot_be_stopped_is_abandoned(store: Path, command: tuple[st
         }
         with process(store, *command, **variables) as (server, _):
             endpoint.settimeout(PATIENCE_S)
-            waiting, _ = endpoint.accept()  # the worker has asked
+            waiting, _ = endpoint.accept()  # the worker has connected
             with waiting:
                 server.send_signal(signal.SIGTERM)
                 _, told = server.communicate(timeout=WATCHDOG_S)

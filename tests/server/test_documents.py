@@ -172,7 +172,7 @@ def test_tags_are_added_and_removed(filled: Running) -> None:
     assert gone.status_code == 404
 
 
-# --- nothing outside of what was ingested can be read ---------------------------------------------
+# --- files outside the ingested folders -----------------------------------------------------------
 
 OUTSIDE = [
     "../secret.txt", "../../secret.txt", "lib/../../secret.txt", "..%2Fsecret.txt",
@@ -200,7 +200,7 @@ def as_it_is(running: Running, method: str, target: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_no_path_leads_out(filled: Running, secret: Path, path: str) -> None:
-    """In every parameter that takes a path, in any spelling."""
+    """This holds for every parameter that takes a path, and for any spelling."""
     targets = [("GET", "/documents/"), ("DELETE", "/documents/"), ("GET", "/chunks/"),
                ("GET", "/assets/"), ("PUT", "/uploads/")]  # fmt: skip
     for method, target in targets:
@@ -277,7 +277,7 @@ def test_errors_are_readable_for_any_request(filled: Running) -> None:
     assert answer.status_code == 400  # an address that is not UTF-8
 
 
-# --- many at once ---------------------------------------------------------------------------------
+# --- concurrency ----------------------------------------------------------------------------------
 
 
 def test_passages_that_find_no_room_are_refused(serve: Serve) -> None:
@@ -285,7 +285,7 @@ def test_passages_that_find_no_room_are_refused(serve: Serve) -> None:
     with taken(running.app.state.context.passages, 5):
         answer = running.client.get("/passages", params={"uri": "note:1"})
         assert (answer.status_code, answer.json()["code"]) == (503, "too_busy")
-        assert running.client.get("/status").status_code == 200  # others have their own room
+        assert running.client.get("/status").status_code == 200  # other routes have separate slots
 
 
 def test_a_passage_is_canceled_when_its_client_disconnects(filled: Running) -> None:

@@ -112,7 +112,7 @@ def test_searches_do_not_wait_for_a_silent_endpoint(tmp_path: Path) -> None:
             began = time.monotonic()
             with ThreadPoolExecutor(12) as clients:
                 found = list(clients.map(lambda at: degraded(running, f"banana {at}"), range(24)))
-            assert time.monotonic() - began < 4.0  # not a second for each four of them
+            assert time.monotonic() - began < 4.0  # far less than a second for every four of them
             assert found == [["dense"]] * 24
             assert running.search("banana", mode="lexical")["degraded"] == []
             endpoint.silent = False
@@ -120,7 +120,7 @@ def test_searches_do_not_wait_for_a_silent_endpoint(tmp_path: Path) -> None:
 
 
 def test_a_slow_header_frees_its_worker(tmp_path: Path) -> None:
-    """From the start on, when nothing is known about the endpoint."""
+    """This works from the start, when nothing is known about the endpoint."""
     with serving(embed) as healthy, served(tmp_path, settings(healthy.url)):
         pass
     slow = True

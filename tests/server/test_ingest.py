@@ -19,7 +19,7 @@ from tests.models.weightless import Weightless
 from tests.schemas import validate, validator
 from tests.server.conftest import FILES, Running, Serve, put
 
-# --- by path --------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------
 
 
 def test_a_folder_that_is_allowed_is_ingested(serve: Serve, library: Callable[..., Path]) -> None:
@@ -79,7 +79,7 @@ def test_paths_are_not_looked_at_for_a_client_that_has_gone(
 def test_a_file_that_was_ingested_alone_does_not_open_its_folder(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """Nor does an upload open the folder that it is kept in."""
+    """An upload does not make its folder available either."""
     running = serve()
     uploads, alone = running.kb.path.parent / "uploads", tmp_path / "alone"
     for folder in (uploads, alone):

@@ -31,7 +31,7 @@ TOKEN = "a-token-that-is-long-enough"
 POST = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
-# --- where, and for whom --------------------------------------------------------------------------
+# --- addresses and access -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
@@ -123,7 +123,7 @@ def test_folders_to_ingest_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert ingest_folders("") == ()
 
 
-# --- clients that ask for too much, or too slowly -------------------------------------------------
+# --- large and slow requests ----------------------------------------------------------------------
 
 
 def connected(running: Running) -> socket.socket:
@@ -224,7 +224,7 @@ def test_invalid_http_is_refused(filled: Running, sent: bytes) -> None:
         raw.sendall(sent)
         told = answer_to(raw)
     assert told.startswith(b"HTTP/1.1 400"), told
-    assert told.count(b"HTTP/1.1 ") == 1  # what follows is not taken for a request
+    assert told.count(b"HTTP/1.1 ") == 1  # what follows is not treated as a request
     head, _, body = told.partition(b"\r\n\r\n")
     assert b"connection: close" in head.lower()
     validator("error.v1").validate(json.loads(body))
@@ -254,7 +254,7 @@ def test_many_small_lists_are_refused(filled: Running) -> None:
     sent = {"Content-Type": "application/json"}
     answer = filled.client.post("/documents", content=body, headers=sent)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
-    text = "[[{{" * 10_000  # brackets in a text are none
+    text = "[[{{" * 10_000  # brackets inside a string do not count
     assert filled.client.post("/documents", json={"text": text}).status_code == 201
 
 
@@ -279,7 +279,7 @@ def test_a_disconnect_stops_the_ingest_between_two_files(serve: Serve, tmp_path:
     assert 0 < len(running.kb.documents()) < MANY_FILES
 
 
-# --- the end --------------------------------------------------------------------------------------
+# --- shutdown -------------------------------------------------------------------------------------
 
 
 def test_a_search_under_way_is_answered_before_the_end(
@@ -340,7 +340,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode in (0, 130)
     assert "Traceback" not in errors
-    # Said when it begins: the name may be mistyped.
+    # Reported at the start, since the name may be mistyped.
     assert errors.index(f"new store: {store}") < errors.index("press Ctrl-C to stop")
     assert TOKEN not in errors  # a secret is in no log
     with KnowledgeBase(store) as kb:
@@ -362,7 +362,7 @@ def test_the_model_is_loaded_at_the_start(tmp_path: Path) -> None:
         context.warmup.start()
         assert asked.wait(PATIENCE_S)
         context.warmup.stop()
-        context.warmup.stop()  # once more, and nothing to wait for
+        context.warmup.stop()  # a second call has nothing to wait for
     assert told == ["loading", "loaded"]
 
 

@@ -265,7 +265,7 @@ class Names:
 several = settings(
     max_examples=20,
     deadline=None,
-    phases=[Phase.explicit, Phase.generate],  # a world is slow to ask, so nothing is shrunk
+    phases=[Phase.explicit, Phase.generate],  # requests are slow, so failures are not shrunk
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -79,7 +79,7 @@ def test_nothing_is_loaded_from_elsewhere(filled: Running) -> None:
         assert filled.client.get(path).status_code == 404
 
 
-# --- what is no request at all --------------------------------------------------------------------
+# --- invalid requests -----------------------------------------------------------------------------
 
 ROUTES = ["/search", "/search/evaluate", "/search/highlights", "/documents", "/tags", "/ingest",
           "/embed"]  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from kb.server.guard import AccessRules
+from kb.types import ExamMark
 from tests.browser import CHROMIUM
 from tests.models.weightless import Weightless
 from tests.relevances import set_relevances
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: make brow
 
 PAPERS = Path(__file__).parents[2] / "examples" / "library" / "papers"
 
-# --- finding --------------------------------------------------------------------------------------
+# --- searching ------------------------------------------------------------------------------------
 
 
 def test_search_as_you_type(wordy: Running, open_page: Open) -> None:
@@ -171,7 +172,8 @@ def test_a_page_of_a_pdf_opens_with_its_passage_marked(serve: Serve, open_page: 
     search(page, word)
     page.locator(".hit h2 a").first.click()
     expect(page.locator(".text.prose .cited-block")).to_be_in_viewport()
-    expect(page.locator(".reader .where")).to_have_text(re.compile(f"page={page_number}$"))
+    here = re.compile(rf"page={page_number}(,passage=\d+)?$")
+    expect(page.locator(".reader .where")).to_have_text(here)
     page.get_by_role("button", name="Next page").click()
     expect(page.locator(".reader .where")).to_have_text(re.compile(f"page={page_number + 1}$"))
 
@@ -242,7 +244,7 @@ def test_compare_links_what_several_found(knowing: Running, open_page: Open) -> 
     expect(page.locator(".line.cited").first).to_be_visible()
 
 
-# --- putting in -----------------------------------------------------------------------------------
+# --- adding ---------------------------------------------------------------------------------------
 
 
 def test_files_are_chosen_and_found(wordy: Running, open_page: Open, tmp_path: Path) -> None:
@@ -312,7 +314,7 @@ def test_embedding_is_shown_while_it_goes_on(
     expect(page.locator("#running")).to_be_hidden()
 
 
-# --- when something is wrong ----------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_what_is_degraded_is_said_with_what_to_do(
@@ -334,6 +336,21 @@ def test_what_is_degraded_is_said_with_what_to_do(
     expect(hits(page).first.locator("h2")).to_have_text("The retry storm")
     page.get_by_role("button", name="Embed now").click()
     expect(page.locator("#running-text")).to_contain_text("no memory")
+
+
+def test_a_skipped_part_is_not_called_a_search_by_words(
+    serve: Serve, open_page: Open, library: Callable[..., Path]
+) -> None:
+    running = serve(encoder=Weightless())
+    running.kb.ingest(library(FILES))
+    running.kb.embed()
+    vectors = running.kb._store.vectors
+    marks = [ExamMark("dense", "LATIN", 12, 12), ExamMark("sparse", "LATIN", 0, 12)]
+    vectors.set_exam_marks(vectors.models()[0].model_id, marks)
+    page = open_page(running)
+    search(page, "retry storm")
+    expect(page.locator(".notice")).to_contain_text("Search by terms was skipped")
+    expect(page.locator(".notice")).not_to_contain_text("Only words")
 
 
 def test_an_error_says_what_to_do(wordy: Running, open_page: Open) -> None:

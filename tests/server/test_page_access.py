@@ -53,7 +53,7 @@ def test_by_keyboard_alone(knowing: Running, open_page: Open) -> None:
     expect(page.locator("#help")).to_be_hidden()
     page.keyboard.press("/")
     expect(page.locator("#query")).to_be_focused()
-    page.keyboard.type("jc?")  # letters are letters here
+    page.keyboard.type("jc?")  # letters are plain text here
     expect(page.locator("#query")).to_have_value("jc?")
 
 
@@ -71,7 +71,7 @@ def test_escape_closes_then_leaves_the_query_and_wipes_nothing(
     page.keyboard.press("/")
     page.keyboard.press("Escape")
     expect(page.locator("#reader")).to_be_hidden()
-    expect(page.locator("#query")).to_be_focused()  # a hit was closed, and no more than that
+    expect(page.locator("#query")).to_be_focused()  # only the hit was closed
     page.keyboard.press("Escape")
     expect(page.locator("#query")).not_to_be_focused()
     expect(page.locator("#query")).to_have_value("retry gateway")
@@ -161,7 +161,7 @@ def test_light_and_dark(wordy: Running, open_page: Open) -> None:
     light.get_by_role("button", name="Switch to dark mode").click()
     assert background(light) == background(dark)
     light.reload()
-    assert background(light) == background(dark)  # remembered
+    assert background(light) == background(dark)  # the choice is stored
     expect(light.get_by_role("button", name="Switch to light mode")).to_be_visible()
 
 

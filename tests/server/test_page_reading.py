@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from kb.server.guard import AccessRules
@@ -39,7 +40,7 @@ Text with *stress*, `code` and a [link](other.md).
 
 ## Lamps
 
-The lamp at the masthead burns twelve watts.[^1]
+The lamp at the masthead burns twelve watts.[^1] Its power is $P = \\frac{U^2}{R}$.
 
 ![a lamp](lamp.png)
 
@@ -86,6 +87,7 @@ def test_a_document_has_a_page_of_its_own(guide: Running, open_page: Open) -> No
     expect(document.locator("p.cited").first).to_be_in_viewport()
     expect(document.locator(".cited mark").first).to_be_visible()
     expect(document.locator("#document table td").first).to_have_text("blue")
+    expect(document.locator("#document math mfrac")).to_be_visible()
     expect(document.locator("#document pre .code-comment")).to_have_text("# of the lamp")
     expect(document.locator("#document img")).to_have_attribute(
         "src", re.compile("^data:image/png")
@@ -135,6 +137,23 @@ def test_tables_code_and_pages(guide: Running, open_page: Open) -> None:
     expect(page.locator("#page\\=2 img")).to_have_attribute("alt", "Page 2 of 4")
     expect(page.locator(".sheet")).to_have_count(4)
     assert serious(page) == []
+
+
+def test_a_passage_of_a_page_is_marked_on_the_page(guide: Running, open_page: Open) -> None:
+    page = open_page(guide)
+    search(page, "mooring")
+    address = page.locator(".hit h2 a[href*='.pdf']").first.get_attribute("href")
+    page.goto(f"{guide.url}{address}")
+    expect(page.locator(".sheet .box").first).to_be_in_viewport()
+
+
+def test_a_document_with_several_tables_has_no_violation(serve: Serve, open_page: Open) -> None:
+    running = serve()
+    table = "| a | b |\n|---|---|\n| 1 | 2 |\n"
+    running.kb.add(f"# Tables\n\n{table}\ntext\n\n{table}", title="Tables")
+    page = open_page(running, "read/note:1", reduced_motion="reduce")
+    expect(page.locator("#document table")).to_have_count(2)
+    assert Axe().run(page).response["violations"] == []
 
 
 def test_a_document_that_does_not_exist(guide: Running, open_page: Open) -> None:
@@ -209,7 +228,7 @@ def test_weight(wordy: Running) -> None:
 
 def test_counts_follow_the_query(serve: Serve, open_page: Open) -> None:
     running = serve()
-    running.kb.add("The heron sleeps.", tags=["birds"])
+    running.kb.add("The heron sleeps.", tags=["birds"], scope="project")
     running.kb.add("The pump hums.", tags=["pumps"])
     page = open_page(running)
     counts = page.locator("#facets .choice", has_text="birds").locator(".n")
@@ -219,6 +238,8 @@ def test_counts_follow_the_query(serve: Serve, open_page: Open) -> None:
     expect(counts).to_have_text("1")
     pumps = page.locator("#facets .choice", has_text="pumps").locator(".n")
     expect(pumps).to_have_text("0")
+    scope = page.locator("#facets .choice", has_text="global").locator(".n")
+    expect(scope).to_have_text("0")
     page.fill("#query", "")
     expect(pumps).to_have_text("1")
 

@@ -119,7 +119,7 @@ def test_an_invalid_search_is_an_error(filled: Running, asked: dict[str, Any], c
 
 
 def test_a_query_of_100_000_characters(filled: Running) -> None:
-    """As the README promises."""
+    """The README promises this."""
     query = "retry storm " + '(x" ' * 24_997
     assert len(query) == 100_000
     assert filled.search(query)["hits"][0]["doc_path"] == "lib/notes/retry.md"

@@ -182,7 +182,7 @@ def test_unread_responses_take_little_memory(large: Path, count: int) -> None:
             name = client.get("/documents").json()["documents"][0]["doc_path"].partition("/")[0]
         before = running.memory_mb()
         sockets = running.drip(stack, count, asked % name.encode())
-        for raw in sockets:  # each has been answered, by its document or by an error
+        for raw in sockets:  # each got a response: its document or an error
             raw.recv(1)
         assert running.memory_mb() - before < 500
         assert ask(running) == 200

@@ -52,7 +52,7 @@ def test_metrics_are_text_that_prometheus_reads(filled: Running) -> None:
     assert 'kb_http_requests_total{method="POST",route="/search",status="200"} 1' in lines
     assert "kb_documents 3" in lines
     assert any(line.startswith('kb_search_stage_seconds_total{stage="lexical"}') for line in lines)
-    assert "retry.md" not in answer.text  # a route is counted, not what was asked of it
+    assert "retry.md" not in answer.text  # metrics count routes, not their parameters
 
 
 def test_a_histogram_counts_upwards() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from kb.cli import log_handlers
 from kb.errors import ConfigError, InvalidRequest, NotFound, TooManyRequests
-from kb.server.access import RateLimiter, required_right
+from kb.server.access import AuditLog, RateLimiter, required_right
 from kb.server.guard import AccessRules
 from kb.server.lifecycle import rules_for
 from kb.server.tokens import TokenFile, TokenRegistry
@@ -225,3 +226,14 @@ def test_writes_and_refusals_are_logged_without_texts(
 def test_an_audit_log_that_cannot_be_written_stops_the_start(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="audit log"):
         serve(audit_log=str(tmp_path / "missing" / "audit.jsonl"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_named_pipe_without_a_reader_is_no_log(tmp_path: Path) -> None:
+    """Opening it would wait for a reader, without a message."""
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="audit log"):
+        AuditLog(pipe)
+    with pytest.raises(ConfigError, match="cannot write the log"):
+        log_handlers._to_file(pipe)

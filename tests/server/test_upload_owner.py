@@ -52,7 +52,7 @@ def _document(client: TestClient, name: str) -> str:
 
 
 def _make_legacy(folder: Path) -> None:
-    """Make the folder as it was: for all stores, without an owner."""
+    """Create the upload folder as earlier versions did: shared by all stores, without an owner."""
     (folder / "uploads" / ".kb-uploads").mkdir(parents=True)
 
 

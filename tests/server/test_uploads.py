@@ -50,7 +50,7 @@ def delete(running: Running, name: str) -> httpx.Response:
     return running.client.delete(f"/documents/uploads/{name}", headers=HEADERS)
 
 
-# --- kept ------------------------------------------------------------------------------------
+# --- accepted --------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
@@ -136,7 +136,8 @@ def test_a_bomb_is_refused_and_the_server_goes_on(filled: Running) -> None:
 def test_an_edit_made_during_an_upload_is_kept(
     filled: Running, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
-    """Made while the new file is checked, or while it is ingested, which then fails."""
+    """The change is made while the new file is checked, or while it is ingested, which then
+    fails."""
     put(filled, "a.md", GOOD)
     target = filled.kb.path.parent / "uploads" / "a.md"
     ingest = upload_folder._ingest
@@ -160,7 +161,7 @@ def test_an_upload_has_a_limit(serve: Serve) -> None:
 
 
 def test_the_folder_may_lie_where_no_walk_goes(tmp_path: Path) -> None:
-    """As in a project that is ingested as a whole and has its store in `.kb`."""
+    """An example is a project that is ingested as a whole and has its store in `.kb`."""
 
     (tmp_path / "project" / ".kb").mkdir(parents=True)
     (tmp_path / "project" / "a.md").write_text("# A\n\nText.\n", encoding="utf-8")
@@ -178,7 +179,8 @@ def test_the_folder_may_lie_where_no_walk_goes(tmp_path: Path) -> None:
 def test_no_upload_is_lost_to_a_walk_that_leaves_it_out(
     serve: Serve, name: str, whole: str
 ) -> None:
-    """By its name, or by an ignore file. The owner may ingest the folder as a whole later."""
+    """The name or an ignore file may exclude the upload from the walk. The owner may ingest the
+    whole folder later."""
     running = serve()
     parent = running.kb.path.parent
     (parent / ".git").mkdir()
@@ -201,7 +203,7 @@ def test_no_upload_is_lost_to_a_walk_that_leaves_it_out(
     assert running.client.get(f"/documents/uploads/{name}").status_code == 404
 
 
-# --- refused: as before ---------------------------------------------------------------------------
+# --- refused --------------------------------------------------------------------------------------
 
 
 def test_a_refused_upload_leaves_the_earlier_file_and_document(filled: Running) -> None:
@@ -405,7 +407,7 @@ def test_a_killed_server_leaves_one_of_the_two_files(tmp_path: Path, moment: str
         with pytest.raises(httpx.TransportError):
             client.put("/uploads/a.md", content=newer, headers=HEADERS)
         server.wait(timeout=PATIENCE_S)
-    assert _parts(store)  # what it has left
+    assert _parts(store)  # its temporary files
     mine = tmp_path / "uploads" / ".kb-uploads" / "notes.part"
     mine.write_bytes(b"of somebody else")
     with process(store) as (_, client):
@@ -432,7 +434,7 @@ def test_files_of_a_server_that_runs_are_left_alone(filled: Running) -> None:
     assert (others.exists(), ended.exists()) == (True, False)
 
 
-# --- beside other writes --------------------------------------------------------------------------
+# --- concurrent writes ----------------------------------------------------------------------------
 
 
 SlowIngest = tuple[threading.Event, threading.Event]

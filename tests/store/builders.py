@@ -1,4 +1,4 @@
-"""Short ways to write documents, for tests of the store."""
+"""Helpers that write documents, for tests of the store."""
 
 from __future__ import annotations
 

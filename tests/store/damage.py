@@ -1,4 +1,4 @@
-"""Damage to a store, cell by cell and page by page, and what kb does with it.
+"""Damage to a store, cell by cell and page by page, and how kb handles it.
 
     python -m tests.store.damage --pages 500 --seed 1
 
@@ -161,7 +161,7 @@ _TRIGGERS: dict[str, str] = {}
 
 
 def damage_pages(path: Path, chance: random.Random) -> bool:
-    """Overwrite a few places of the file."""
+    """Overwrite bytes at a few random positions in the file."""
     raw = bytearray(path.read_bytes())
     for _ in range(chance.choice((1, 2, 8))):
         kind = chance.randrange(4)

@@ -52,7 +52,8 @@ def ask(
 
 
 def brute_force(store: SqliteStore, query: Any, limit: int, ids: list[int]) -> list[int]:
-    """Different arithmetic over the stored vectors, and Python's own sort."""
+    """The nearest chunks, computed from the stored vectors with other arithmetic and Python's own
+    sort."""
     stored = store.vectors.dense_vectors(1, ids)
     asked = np.asarray(query, np.float64) / np.linalg.norm(np.asarray(query, np.float64))
     keys = []

@@ -39,7 +39,7 @@ DIMENSION = 8
 FIXTURES = Path(__file__).parent / "fixtures"
 NOW = 1_780_000_000.0  # 2026-05-28T20:26:40Z
 
-# Each has one right answer, or an order that no sensible ranking would turn around.
+# Each has one right answer, or an order that every sensible ranking keeps.
 QUERIES = (
     "retry storm", "unique index", "targetHost", "target", "東京", "首都", "カタカナ", "ภาษาไทย",
     "Müller", "muller", "'unique AND key'", "expired", "nothing here",
@@ -87,7 +87,7 @@ def _embed(kb: KnowledgeBase) -> None:
     write_vectors(kb._store, model_id, rows)
     with sqlite_store(kb)._database.writing() as connection:
         segments.flush(connection, model_id, least=1)
-    changed = middle[1].chunk_id  # has left its segment, and is in no other yet
+    changed = middle[1].chunk_id  # no longer in its segment, and not in another one yet
     write_vectors(kb._store, model_id, [(changed, Encoding(sparse={"token": 0.75, "一": 1.5}))])
     for _ in range(3):
         fail_chunks(kb._store, model_id, [last.chunk_id], "no room")
@@ -120,7 +120,7 @@ def _document(
 
 def found(kb: KnowledgeBase) -> dict[str, list[list[Any]]]:
     """The results of each query, in order. Scores may be tuned; the results and the cosines must
-    stay."""
+    stay the same."""
     said: dict[str, list[list[Any]]] = {
         query: [
             [hit.chunk_id, hit.citation.uri, hit.snippet]
@@ -153,7 +153,7 @@ def main() -> int:
         path = Path(folder) / "kb.sqlite"
         with KnowledgeBase(path, clock=lambda: now) as kb:
             fill(kb)
-            now += 60  # behind the ttl of one note
+            now += 60  # after the ttl of one note
             said = found(kb)
         connection = apsw.Connection(str(path))
         connection.execute("UPDATE state SET created_at = '2026-05-28T20:26:40Z'; VACUUM")

@@ -60,15 +60,15 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
         others = ("sqlite_", "sparse_", "text_changes", *INDEXES)  # derived
         own = {name for (name,) in tables if not str(name).startswith(others)}
         vectors = {"models", "embeddings", "vector_changes", "vector_indexes", "jobs"}
-        vectors |= {"detached_roots", "detached_documents"}  # what comes in is detached anyway
+        vectors |= {"detached_roots", "detached_documents"}  # imports are detached anyway
         rows = {"roots", "documents", "document_tags", "chunks", "removed_documents"}
         assert own == {"state"} | rows | vectors
         found = {row[1] for row in connection.execute("PRAGMA table_info(models)")}
-        ours = {"ready", "failed", "sparse", "tokens"}  # counted anew
-        ours |= {"keep_old"}  # of a change that is under way here
+        ours = {"ready", "failed", "sparse", "tokens"}  # counted again
+        ours |= {"keep_old"}  # of a switch in progress in this store
         assert found - set(export_format.MODEL) == ours
         found = {row[1] for row in connection.execute("PRAGMA table_info(embeddings)")}
-        ours = {"embedding_id", "chunk_id", "state", "attempts", "error"}  # of those that are ready
+        ours = {"embedding_id", "chunk_id", "state", "attempts", "error"}  # of ready embeddings
         assert found - set(export_format.EMBEDDING) == ours
 
 
@@ -104,7 +104,7 @@ def test_a_stream_is_left_open(filled: KnowledgeBase, fresh: KnowledgeBase, pack
 
 
 def test_an_export_of_schema_12(filled: KnowledgeBase, fresh: KnowledgeBase) -> None:
-    """It knows no removed documents."""
+    """The export has no records of removed documents."""
     first, *rest = exported(filled).splitlines(keepends=True)
     header = json.loads(first) | {"store_schema": 12}
     for name in ("counts", "sequences"):
@@ -391,7 +391,7 @@ def test_a_broken_merge_leaves_the_store_as_it_was(
     check_integrity(sqlite_store(fresh))
 
 
-# --- what an archive claims -----------------------------------------------------------------------
+# --- false claims of an archive -------------------------------------------------------------------
 
 
 def forged(kb: KnowledgeBase, **changes: dict[str, Any]) -> io.BytesIO:
@@ -483,7 +483,7 @@ def test_imported_documents_without_passages_are_read_again(
 def test_an_imported_document_is_replaced_by_a_later_one_with_passages(
     kb: KnowledgeBase, fresh: KnowledgeBase, library: Callable[..., Path]
 ) -> None:
-    """And never by one that is empty, or so that it expires."""
+    """A later version that is empty or has expired does not replace it."""
     kb.ingest(library({"a.md": "# A\n\nwords\n"}))
     fresh.import_(io.BytesIO(exported(kb)))
     header, *records = map(json.loads, exported(kb).splitlines())
@@ -508,7 +508,7 @@ def test_a_note_under_another_number_is_refused(kb: KnowledgeBase, fresh: Knowle
         fresh.add("mine")
 
 
-# --- any documents --------------------------------------------------------------------------------
+# --- random documents -----------------------------------------------------------------------------
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 JSON_VALUES = st.recursive(

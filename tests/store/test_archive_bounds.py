@@ -207,7 +207,7 @@ def test_random_changes(lines: Lines, tmp_path: Path, clock: Clock) -> None:
 
 
 def _packed(*parts: tuple[bytes, int]) -> io.BytesIO:
-    """Many copies of each of these, compressed."""
+    """Many copies of each of these values, compressed."""
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=9) as file:
         for part, count in parts:

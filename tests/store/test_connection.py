@@ -121,7 +121,7 @@ def test_a_read_only_folder_can_be_searched(tmp_path: Path, log_left_behind: boo
     put(store, "a", "text")
     if not log_left_behind:
         store.close()
-    for path in (*tmp_path.parents, tmp_path):  # let anybody walk down to it
+    for path in (*tmp_path.parents, tmp_path):  # let other users reach it
         if path.owner() == "root" and path.is_relative_to("/tmp"):
             path.chmod(path.stat().st_mode | 0o555)
     folder.chmod(0o555)
@@ -199,7 +199,7 @@ def test_a_file_in_a_folder_that_cannot_be_written(tmp_path: Path, how: str) -> 
 def test_an_error_of_a_read_only_mount_means_a_read_only_store(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without permission to mount: SQLite's own error, raised at the same place."""
+    """The test may not be allowed to mount, so it raises SQLite's own error at the same place."""
     put(store, "a", "text")
     other = SqliteStore(store.path)
     connect = other._database._connect
@@ -237,7 +237,7 @@ def test_a_full_disk_loses_nothing_that_was_written(store: SqliteStore) -> None:
     with pytest.raises(DiskFull) as error:
         put(store, "lost", *("a long text with many words " * 100 for _ in range(50)))
     assert "free some space" in error.value.hint
-    assert "change" in error.value.message  # it may have been a removal
+    assert "change" in error.value.message  # a removal fails in the same way
     assert [document.doc_path for document in store.catalog.documents(Filters(), None)] == ["kept"]
     check_integrity(store)
 
@@ -422,7 +422,7 @@ def test_a_plain_sqlite_can_read_the_file(store: SqliteStore) -> None:
 def test_a_cancelled_transaction_leaves_none_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the deadline ends the work, at the first or the last step of a statement."""
+    """The deadline may end the work at any step of a statement, from the first to the last."""
     monkeypatch.setattr("kb.store.sqlite.connection._CHECK_STEPS", 1)
 
     def work(kb: KnowledgeBase, steps: int) -> None:
@@ -494,7 +494,7 @@ def test_an_older_store_gives_space_back_after_it_was_compacted(tmp_path: Path) 
     connection.close()
     store = SqliteStore(path)
     put(store, "a", "words")
-    store.catalog.delete_documents([1])  # does nothing more than that
+    store.catalog.delete_documents([1])  # no other statements
     with store._database.reading() as reader:
         assert scalar(reader, "PRAGMA auto_vacuum") == 0
     store.maintenance.compact()

@@ -107,7 +107,7 @@ def test_many_damaged_pages(path: Path, seed: int) -> None:
     assert damage.problems(path) == {}
 
 
-# --- what comes back, and what is lost ------------------------------------------------------------
+# --- recovered and lost values --------------------------------------------------------------------
 
 
 def test_a_damaged_file_document_comes_back_with_the_next_ingest(path: Path) -> None:

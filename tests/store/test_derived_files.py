@@ -259,7 +259,7 @@ def test_numbers_that_are_only_wrong_are_found_by_doctor(
             arrays[name] = array + array.dtype.type(100)
 
     forge(file, kind, change)
-    answers(store.path)  # they may differ, but are answers
+    answers(store.path)  # the results may be wrong, but there is no error
     assert faults(store.path, kind) == ["error", "ok"]
     assert answers(store.path) == before
 
@@ -276,7 +276,7 @@ def test_the_file_of_another_store(store: SqliteStore, tmp_path: Path, kind: str
 
 
 def test_the_names_of_all_arrays(store: SqliteStore) -> None:
-    """So that a new array is forged too."""
+    """Fails if an array is added that the tests here do not forge."""
     for kind, path_of in FILES.items():
         content = array_file.read(path_of(store.path), kind, lambda each: each)
         assert content is not None

@@ -55,7 +55,7 @@ def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
     assert rows == [(stored, token_codes.encode(tokens), 0), (None, None, 0)]
 
 
-# --- what keeps and what loses them ---------------------------------------------------------------
+# --- kept and dropped vectors ---------------------------------------------------------------------
 
 
 def test_another_text_has_no_vector(store: SqliteStore) -> None:

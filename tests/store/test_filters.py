@@ -180,7 +180,7 @@ def test_a_list_is_given_as_one(store: SqliteStore, name: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         left(store, **{name: 3})
     assert (error.value.message, error.value.hint) == (
-        f"{name} is a int",
+        f"{name} has type int",
         "give a tuple of strings",
     )
     with pytest.raises(InvalidRequest, match=name):
@@ -228,7 +228,7 @@ def test_bounds_on_values(store: SqliteStore) -> None:
 
 
 def test_the_beginning_of_a_path_narrows_by_index(store: SqliteStore) -> None:
-    """So that a glob is not matched against every document."""
+    """A glob is not matched against every document."""
     with store._database.reading() as connection:
         assert condition(connection, Filters(), None) == ("1", [])
         narrowed = condition(connection, Filters(path_glob="lib/a*"), None)

@@ -44,7 +44,8 @@ def _without_triggers(connection: apsw.Connection, sql: str) -> None:
         connection.execute(str(text))
 
 
-FAULTS: dict[str, tuple[str, bool, set[str]]] = {  # what is done, behind the triggers, found in
+# The damage, whether it bypasses triggers, and the checks that find it.
+FAULTS: dict[str, tuple[str, bool, set[str]]] = {
     "a chunk deleted": (
         "DELETE FROM chunks WHERE chunk_id = 3", True, {"counters", "chunks_fts"},
     ),
@@ -85,7 +86,7 @@ FAULTS: dict[str, tuple[str, bool, set[str]]] = {  # what is done, behind the tr
     "no index": ("DROP INDEX chunks_doc", False, {"schema"}),
     "no full-text table": ("DROP TABLE chunks_cjk", False, {"schema", "chunks_cjk"}),
 }  # fmt: skip
-UNFIXED = {"text"}  # what was written is known by nobody
+UNFIXED = {"text"}  # the original text is unknown
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -277,7 +278,7 @@ def test_an_interrupted_backup_leaves_nothing(filled: KnowledgeBase, tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         filled.backup(folder / "b.sqlite", on_progress=interrupt)
     assert list(folder.iterdir()) == []
-    filled.backup(folder / "b.sqlite")  # the store is not in the way
+    filled.backup(folder / "b.sqlite")  # the store is not affected
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")

@@ -35,7 +35,7 @@ def _write(path: Path, writer: int, peak: list[int]) -> None:
 
 
 def _read(path: Path, stop: threading.Event, problems: list[Exception]) -> None:
-    """Without a timeout: a reader that had to wait would fail."""
+    """Read without a busy timeout, so that a reader that had to wait would fail."""
     store = SqliteStore(path, busy_timeout_s=0)
     try:
         while not stop.is_set():
@@ -56,7 +56,7 @@ def _all(jobs: list[Callable[[], None]]) -> list[threading.Thread]:
 
 
 def _run_writers(path: Path) -> int:
-    """The largest size of the log while the writers wrote."""
+    """Run the writers, and return the largest size of the log meanwhile."""
     peak: list[int] = []
     writers = _all([lambda n=n: _write(path, n, peak) for n in range(WRITERS)])  # type: ignore[misc]
     for thread in writers:
@@ -144,7 +144,7 @@ def test_an_export_that_fails_ends_its_transaction(kb: KnowledgeBase) -> None:
     try:
         kb.export(Full())
     except OSError as error:
-        caught.append(error)  # and with it every frame
+        caught.append(error)  # keeps every frame alive
     assert len(caught) == 1
     assert sqlite_store(kb)._database._local.reading == 0
 

@@ -108,7 +108,7 @@ class Library:
             texts = [f"{number} {line}" for line in range(5)]
             self.facts[put(self.store, f"d{number % 7}/{number}", *texts, **facts)] = facts
         self.truth = {one: some_weights(chance) for one in range(1, 5001)}
-        for start in range(1, 5001, 300):  # segments of several sizes, and some that wait
+        for start in range(1, 5001, 300):  # segments of several sizes, and pending chunks
             write(
                 self.store, {one: self.truth[one] for one in range(start, min(start + 300, 5001))}
             )
@@ -243,7 +243,7 @@ def test_any_terms_and_weights(
     store.close()
 
 
-# --- what is stored -------------------------------------------------------------------------------
+# --- stored values --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), 1e39])
@@ -402,7 +402,7 @@ def test_a_store_that_was_put_back(filled: SqliteStore, tmp_path: Path) -> None:
         write(filled, {one: {"t0": weight} for one in range(200, 400)})
         assert ask(filled, {"t0": 1.0}, 1)[0].score == weight
         check(filled, truth_of(filled))
-        filled._database.close()  # what is remembered stays
+        filled._database.close()  # the caches stay
         shutil.copy(tmp_path / "backup", filled.path)
 
 
@@ -446,7 +446,7 @@ def test_numpy_may_be_missing(filled: SqliteStore, asked: str) -> None:
     assert found == [str((one.chunk_id, one.score)) for one in expected]
 
 
-# --- care -----------------------------------------------------------------------------------------
+# --- maintenance ----------------------------------------------------------------------------------
 
 
 def unwell(store: SqliteStore, *, fix: bool = False) -> dict[str, Finding]:

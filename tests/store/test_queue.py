@@ -1,4 +1,5 @@
-"""Jobs in SQLite: processes that are gone, stored formats, and counters that triggers keep."""
+"""Jobs in SQLite: processes that have exited, stored formats, and counters that triggers
+maintain."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def test_a_process_that_is_gone_leaves_its_chunks_at_once(
 ) -> None:
     job = store.queue.start_job(1)
     store.queue.lease(job, 1, limit=10)
-    gone = 2**22 + 1  # above what Linux gives; elsewhere it is not there either
+    gone = 2**22 + 1  # higher than any process id on Linux, and unused elsewhere
     with store._database.writing() as connection:
         connection.execute("UPDATE jobs SET pid = ?", (gone,))
     (known,) = store.queue.jobs()
@@ -78,7 +79,7 @@ def test_processes_of_elsewhere_are_not_judged() -> None:
     assert not processes.has_exited(processes.pid_namespace(), 1)
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- writes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["int8", "2-bit", "1-bit", "none"])

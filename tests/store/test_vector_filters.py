@@ -39,7 +39,8 @@ class Library:
         embed(self.store, self.made)
 
     def allowed(self, filters: Filters) -> list[int]:
-        """Evaluated here, without SQL. Documents have five chunks each, in order."""
+        """The chunks that match the filters, computed without SQL. Documents have five chunks each,
+        in order."""
         return [
             5 * (doc_id - 1) + chunk
             for doc_id, facts in self.facts.items()

@@ -43,7 +43,7 @@ def unwell(store: SqliteStore, *, fix: bool = False) -> dict[str, Finding]:
 
 def test_a_store_with_vectors_is_healthy(filled: SqliteStore) -> None:
     assert unwell(filled) == {}
-    filled.catalog.delete_documents([4])  # which the table and the file know nothing of yet
+    filled.catalog.delete_documents([4])  # the table and the file do not reflect this yet
     assert unwell(filled) == {}
 
 
@@ -126,7 +126,7 @@ def test_pending_and_failed_chunks(filled: SqliteStore) -> None:
     assert list(found) == ["pending"]
     assert found["pending"].what == (
         "100 chunks have vectors (sparse 0, tokens 0), 1 waits for them, "
-        "1 has failed for good: no room"
+        "1 has failed permanently: no room"
     )
     assert found["pending"].to_do == "kb embed --retry"
 

@@ -57,7 +57,7 @@ def small(
 
 
 def check(store: SqliteStore, backends: tuple[str, ...] = BACKENDS) -> list[ScoredChunk]:
-    """All backends find what brute force finds, whatever the state is."""
+    """Check that all backends return the same results as brute force, in any state."""
     with store._database.reading() as connection:
         ids = [row[0] for row in connection.execute("SELECT chunk_id FROM chunks")]
         expected = brute_force(store, QUERY, 20, ids)
@@ -191,7 +191,7 @@ def test_a_damaged_file_is_not_trusted(small: SqliteStore, damage: str) -> None:
     file_of(small).write_bytes(DAMAGES[damage](bytearray(whole)))
     fresh = reopened(small)
     assert check(fresh) == before
-    assert file_of(small).read_bytes() == whole  # made anew
+    assert file_of(small).read_bytes() == whole  # rebuilt
     fresh.close()
 
 
@@ -277,7 +277,7 @@ def test_the_file_is_as_private_as_the_store(small: SqliteStore) -> None:
     assert file_of(small).stat().st_mode & 0o777 == 0o600
 
 
-# --- what may be missing --------------------------------------------------------------------------
+# --- missing dependencies -------------------------------------------------------------------------
 
 CHILD = """
 {setup}
@@ -398,7 +398,7 @@ def test_a_plain_sqlite_can_still_write(small: SqliteStore) -> None:
     check(small)
 
 
-# --- at the same time -----------------------------------------------------------------------------
+# --- concurrency ----------------------------------------------------------------------------------
 
 
 def test_one_reading_block_sees_one_state(small: SqliteStore) -> None:
@@ -408,7 +408,7 @@ def test_one_reading_block_sees_one_state(small: SqliteStore) -> None:
 
         def change() -> None:
             small.catalog.delete_documents([(before[0].chunk_id - 1) // 5 + 1])
-            assert check(small) != before  # a newer matrix is made meanwhile
+            assert check(small) != before  # a newer matrix is built in the meantime
 
         writer = threading.Thread(target=change)
         writer.start()

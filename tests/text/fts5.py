@@ -74,7 +74,7 @@ def main() -> None:
 Generated: run `python -m tests.text.fts5 > src/kb/text/unicode61.py` instead of editing it.
 """
 
-# Where runs of letters and runs of separators begin, in turn. The first is a run of letters.
+# The beginnings of runs of letters and of separators, alternating. The first is a run of letters.
 BOUNDARIES = {_literal(boundaries)}
 
 # Letters beyond ASCII that change when they are folded to lower case without diacritics.

@@ -166,7 +166,7 @@ def test_any_pattern_is_accepted(pattern: str, path: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str, path: str) -> None:
-    """In another process, which can be ended: a pattern that matches nothing, after all
+    """Runs in another process, so that a hang can be ended. Each pattern matches nothing, after all
     attempts."""
     script = "import sys; from kb.text import globs; sys.exit(globs.matches(*sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", script, pattern, path], check=True, timeout=60)

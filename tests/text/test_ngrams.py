@@ -1,4 +1,4 @@
-"""The index of n-grams has the words that FTS5 makes of them in the SQLite store."""
+"""The n-gram index has the same words as the FTS5 index in the SQLite store."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_every_character(pattern: str, stop: int) -> None:
 
 
 def test_folded_characters_are_not_folded_again() -> None:
-    """So that they can be replaced one after another."""
+    """Therefore they can be replaced one after another."""
     assert set(unicode61.FOLDED_FROM).isdisjoint(unicode61.FOLDED_TO)
 
 

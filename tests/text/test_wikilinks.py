@@ -20,7 +20,12 @@ from kb.text.wikilinks import inline_tags, keys_of, link_key, links_in
         ("[web](https://example.org/a.md) [mail](mailto:a@b.c) [top](#top)", ()),
         ("`[[code]]`\n\n```\n[[fenced]]\n```\n\n    [[indented]]\n", ()),
         ("%% [[hidden]] %% <!-- [[hidden]] --> [[shown]]", ("shown",)),
+        ('[r][ref]\n\n[ref]: data.md\n  [b]: <a b.md#c> "t"\n[c]:\n/d.md', ("data", "a b", "d")),
+        ("[^1]: note.md\n[x]: two words\n[w]: https://a.example\n\n    [code]: x.md\n[]: y.md", ()),
         ("[[]] [[ ]] [](x [[a\nb]]", ()),
+        ("``[[code]] ` more`` [[a]] ` [[b]] <!-- [[c]] %% [[d]] %% [[e]] -->`", ("a",)),
+        ("`` [[a]] ` [[b]]\n` <!-- [[c]] %% [[d]]", ("a", "b", "c", "d")),
+        ("%% <!-- %% [[a]] --> [[b]] <!-- %% --> [[c]] %%", ("a", "b", "c")),
     ],
 )
 def test_links(text: str, wanted: tuple[str, ...]) -> None:
@@ -34,6 +39,7 @@ def test_links(text: str, wanted: tuple[str, ...]) -> None:
         ("# Heading\n## Another\n#123 #fff #a1b2c3 a#b x/#y ##no #", ()),
         ("`#code`\n```\n#fenced\n```", ()),
         ("#a, #b. #c!", ("a", "b", "c")),
+        ("see [Counting](#counting), [](#types) and [x][r]\n\n[r]: #anchor", ()),
     ],
 )
 def test_tags(text: str, wanted: tuple[str, ...]) -> None:
@@ -53,6 +59,14 @@ def test_any_text(text: str) -> None:
 
 
 def test_long_texts_take_linear_time() -> None:
-    for unit in ("[[", "[](", "`", "~~~\n", "%%", "<!--", "#a ", "[[a|", "](<"):
+    units = ("[[", "[](", "`", "~~~\n", "%%", "<!--", "#a ", "[[a|", "](<")
+    for unit in (*units, "[a]:", "[a]: b ", "\n[", "[a]:\n"):
         links_in(unit * 100_000)
         inline_tags(unit * 100_000)
+
+
+def test_hostile_texts_take_linear_time() -> None:
+    """An endless search would stop the tests; the units are searched for only with a link."""
+    for unit in ("`", "`a``b", "``a", "%% <!--", "<!--", "<!-- %%", "\t`", "[[a#b", '](a "'):
+        links_in("[[x]] #t " + unit * 200_000)
+        inline_tags("[[x]] #t " + unit * 200_000)

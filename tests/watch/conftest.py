@@ -130,7 +130,7 @@ Contents = dict[str, tuple[Any, ...]]
 
 
 def contents(store: Path) -> Contents:
-    """The content of a store that a fresh ingest must reproduce."""
+    """The content of a store, which a fresh ingest must reproduce."""
     with KnowledgeBase(store) as kb:
         return {
             document.doc_path: (

@@ -29,7 +29,7 @@ class Chaos:
 
     def __init__(self, root: Path, away: Path, seed: int) -> None:
         self.root = root
-        self.away = away  # what was taken out, and may be put back
+        self.away = away  # removed files, which may be put back
         self.random = random.Random(seed)
         self.done: list[str] = []
         away.mkdir()
@@ -52,7 +52,7 @@ class Chaos:
         self.done.append(change.__name__)
         change()
 
-    # --- what can happen --------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
 
     def write(self) -> None:
         path = self._new_path()
@@ -123,7 +123,7 @@ class Chaos:
         self.root.rename(aside)
         aside.rename(self.root)
 
-    # --- with what --------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _some(self, most: int) -> list[Path]:
         files = sorted(path for path in self.root.rglob("*")

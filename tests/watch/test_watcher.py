@@ -16,7 +16,7 @@ import pytest
 from kb import KnowledgeBase
 from kb.cli import socket_client
 from kb.errors import InvalidRequest, PathMissing, WatchFailed
-from kb.watch.changes import folders_to_read, inspect_all
+from kb.watch.changes import folders_to_read, inspect_all, is_relevant
 from kb.watch.watcher import FREQUENT_RESCAN_S, Watcher
 from tests.models.weightless import Weightless
 from tests.watch.conftest import Heard, Process, contents, fresh, watched
@@ -175,18 +175,18 @@ def test_a_store_inside_a_watched_folder(root: Path) -> None:
         seen = heard.read("lib/a.md")
         (root / "b.md").write_text("# B\n\nsecond\n")
         seen += heard.read("lib/b.md")
-    # Its own writes to the store are no changes: only what was written was read.
+    # Its own writes to the store do not count as changes: only the written file was read.
     assert [event["event"] for event in seen] == ["batch", "batch"]
 
 
 def test_everything_is_scanned_again_at_intervals(kb: KnowledgeBase, root: Path) -> None:
-    """For changes that the system did not report."""
+    """A rescan finds changes that the system did not report."""
     with watched(kb, root, rescan_s=0.001) as heard:
         heard.kind("ready")
         assert heard.kind("batch")[-1]["paths"] == (str(root),)
 
 
-# --- what goes wrong ------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_folders_that_cannot_be_watched(
     error: OSError,
     watched_s: float,
 ) -> None:
-    """If told to continue, the library skips all folders after one that it may not read, and
+    """When it is set to continue, the library skips all folders after one that it may not read, and
     reports no limit. A test cannot reach the system's own limit."""
 
     def watch(*_folders: str, ignore_permission_denied: bool, **_: object) -> Iterator[object]:
@@ -280,7 +280,7 @@ def test_the_command_ends_cleanly(
 ) -> None:
     process = begin(store, root)
     socket = Path(f"{store}{socket_client.SUFFIX}")
-    assert socket.is_socket()  # where kb search is answered
+    assert socket.is_socket()  # serves `kb search`
     (root / "a.md").write_text("# A\n\nfirst\n")
     process.read("lib/a.md")
     assert process.end(how) == (status, said)
@@ -351,7 +351,7 @@ def test_waiting_ends_when_the_watcher_has_ended() -> None:
         heard.kind("ready")
 
 
-# --- what takes the place of a file or folder -----------------------------------------------------
+# --- replaced files and folders -------------------------------------------------------------------
 
 
 @posix
@@ -419,3 +419,11 @@ def test_a_pipe_or_a_huge_file_blocks_nothing(kb: KnowledgeBase, root: Path) -> 
         os.truncate(root / "b.md", 3 << 30)
         (root / "last.md").write_text("# Last\n\ntext\n")
         heard.read("lib/last.md")
+
+
+def test_messages_in_the_folders_of_a_maildir_are_relevant(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    assert is_relevant(os.path.join(root, ".Sent", "cur", "1:2,S"), root, hidden=False)
+    assert not is_relevant(os.path.join(root, ".Sent", "maildirfolder"), root, hidden=False)
+    assert not is_relevant(os.path.join(root, ".git", "cur", "1"), root, hidden=True)
+    assert is_relevant(os.path.join(root, "a", ".kbignore"), root, hidden=False)

@@ -1,12 +1,13 @@
 """The command line.
 
     socket_client   runs `kb search` through a running server, before anything is imported
-    socket_server   the other end, in `kb serve` and `kb watch`
+    socket_server   its server side, in `kb serve` and `kb watch`
     run             one invocation: streams, errors, exit status
-    arguments       the values of arguments, and the usual `kb search`, parsed without click
+    arguments       the values of arguments, and a typical `kb search`, parsed without click
     root            the `kb` command, which imports subcommands on demand
-    invocation      the values of the options that every command takes
+    invocation      the values of the options that all commands share
     options         those options, the filters, and help with headings
+    completions     the values that the shell offers for options and arguments
     query_command   commands whose arguments are a query, including words that look like options
     output          text on stdout and stderr: color, width, JSON
     hit_output      the response of a search: text, JSON, or paths
@@ -18,9 +19,9 @@
     search          `kb search` and `kb similar`
     search_run      runs them, without click
     find            `kb find`: search as you type
-    find_state      its state, and what is on the screen
+    find_state      the state and the screen of `kb find`
     ask             `kb ask`
-    answer_view     its sentences as text
+    answer_view     answers as text
     compare         `kb compare`
     map             `kb map`
     map_svg         the map as SVG
@@ -29,7 +30,7 @@
     documents       `kb list`, `rm`, `tag` and `gc`
     show            `kb get` and `kb status`
     open            `kb open`
-    programs        the editors and viewers that it starts
+    programs        the command lines of editors and viewers
     maintenance     `kb doctor`, `backup`, `copy`, `export` and `import`
     embed           `kb embed`
     jobs            `kb jobs` and `kb reindex`
@@ -90,8 +91,9 @@ def is_interrupt(error: BaseException) -> bool:
 def _run(args: list[str]) -> int:
     import gc
 
-    # By default Python collects garbage after every 700 new objects. Loading a command creates
-    # 20,000, all of them in use: collecting would take a twentieth of the time of a search.
+    # By default, Python collects garbage after every 700 new objects. Loading a command creates
+    # 20,000 objects, all of which stay in use: collecting would take a twentieth of the time of a
+    # search.
     gc.set_threshold(50_000)
     if args[:1] == ["search"]:
         from kb.cli.socket_client import forward
@@ -105,7 +107,7 @@ def _run(args: list[str]) -> int:
 
 
 def _note_interrupt() -> None:
-    """Print the message of an interrupt that came before the command could handle it."""
+    """Print the message of an interrupt that occurred before the command could handle it."""
     import sys
 
     try:
@@ -141,6 +143,6 @@ def _exit(status: int) -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except BaseException:  # noqa: BLE001  # a second Ctrl-C, or nobody reads the output any more
+    except BaseException:  # noqa: BLE001  # a second Ctrl-C, or nobody reads the output anymore
         os._exit(status)
     os._exit(status)

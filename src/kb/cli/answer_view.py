@@ -1,4 +1,4 @@
-"""Answers as text: quoted sentences with their places, and the sentences of a language model."""
+"""Answers as text: quoted sentences with their citations, and the sentences of a language model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The values of command line arguments, and the arguments of the usual `kb search`.
+"""Converts the values of command line arguments, and parses the arguments of a typical `kb search`.
 
-`parse_search` reads the arguments that nearly all searches have, without loading click, which takes
-as long as the rest of a search by words. It knows options by their full names, one argument at a
+`parse_search` parses the arguments that nearly all searches have without click, which takes as long
+to load as the rest of a lexical search. It knows options by their full names, one argument at a
 time. For everything else (help, abbreviations, `--top=5`, contradictions, mistakes) it returns
 None, and click parses the arguments of `kb.cli.search`.
 """
@@ -39,7 +39,7 @@ def text_or_stdin(words: tuple[str, ...]) -> str:
     """Join the words into one text, or read stdin if they are a single `-`."""
     if words != ("-",):
         return " ".join(words)
-    if sys.stdin is None:  # as after `<&-`
+    if sys.stdin is None:  # closed, as after `<&-`
         return ""
     return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")
 

@@ -36,12 +36,17 @@ NOTHING = "nothing here answers that"
     is_flag=True,
     help="Quote sentences even if a language model is configured.",
 )
-@option("-i", "--interactive", is_flag=True, help="Ask for further questions, until an empty line.")
+@option(
+    "-i",
+    "--interactive",
+    is_flag=True,
+    help="Prompt for more questions until an empty line is entered.",
+)
 @option(
     "--sent",
     "show_sent",
     is_flag=True,
-    help="Also print what was sent to the language model, on stderr.",
+    help="Also print the messages sent to the language model, on stderr.",
 )
 @option("--profile", metavar="NAME", help="The search profile; see `kb config profiles`.")
 @filter_options
@@ -61,11 +66,11 @@ def ask_command(
 ) -> None:
     """Answer a question from your documents, with citations.
 
-    QUESTION is any text; - reads it from stdin. kb quotes the sentences that answer; if none does,
-    it says so. `kb open 1` opens the first citation.
+    QUESTION is any text; - reads it from stdin. kb quotes the sentences that answer it, or reports
+    that no document does. `kb open 1` opens the first citation.
 
-    If ask.endpoint_url names a language model, it writes the answer from the passages that kb
-    finds, and kb marks each sentence whose citation is missing or does not support it.
+    If ask.endpoint_url is set, a language model writes the answer from the passages that kb finds,
+    and kb marks each sentence whose citation is missing or does not support it.
 
     \b
     Examples:

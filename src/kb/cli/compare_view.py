@@ -13,7 +13,7 @@ from kb.types import Compared, Comparison, Hit
 
 _GAP = 2
 _MIN_COLUMN = 20  # narrower columns are replaced by blocks
-_UNIQUE = "·"  # in place of a letter, for a hit of one method
+_UNIQUE = "·"  # instead of a letter, for a hit of only one method
 
 Letters = Mapping[int, str]  # the letter of each shared hit, by chunk id
 

@@ -1,7 +1,7 @@
 """`kb config set` and `unset`: change one setting in the user's settings file.
 
-The file is changed line by line, so that comments and the order of settings stay, and is written
-only if the result means what was asked for, and nothing else.
+The file is edited line by line, to keep comments and the order of settings. It is written only if
+the edit changes this setting and nothing else.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
         raise ConfigError(f"{path} cannot be read: {error}", "check the file") from error
     changed = edited(text, section, name, value)
     if not _has_meaning(text, changed, section, name, value):
-        raise ConfigError(
-            f"{path} cannot be changed by kb", f"change {section}.{name} in an editor"
-        )
+        raise ConfigError(f"kb cannot edit {path}", f"change {section}.{name} in an editor")
     if changed != text:
         _write(path, changed)
     if invocation.json:
@@ -89,8 +87,8 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
 
 
 def edited(text: str, section: str, name: str, value: Any) -> str:
-    """The text of a settings file with another value of one setting; without it if `value` is
-    None."""
+    """The text of a settings file with a new value for one setting; without the setting if `value`
+    is None."""
     lines = text.split("\n")
     start, end = _section_range(lines, section)
     setting = re.compile(rf"[ \t]*{re.escape(name)}[ \t]*=")
@@ -127,7 +125,7 @@ def _section_range(lines: list[str], section: str) -> tuple[int, int]:
 
 
 def _has_meaning(before: str, after: str, section: str, name: str, value: Any) -> bool:
-    """Whether `after` has this setting, and all others as `before` has them."""
+    """Whether `after` has this setting, and equals `before` in all others."""
     try:
         old, new = tomllib.loads(before), tomllib.loads(after)
     except tomllib.TOMLDecodeError:

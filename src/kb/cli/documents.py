@@ -63,10 +63,10 @@ def list_command(
             output.write_json_line(shape)
     elif not documents:
         output.note("no documents" + (" match these filters" if filters else ""))
-    elif long:
-        output.write("\n".join(_long_lines(documents)))
     else:
-        output.write("\n".join(output.escape(document.doc_path) for document in documents))
+        paths = (output.escape(document.doc_path) for document in documents)
+        write = output.write_paged if output.is_terminal(sys.stdout) else output.write
+        write("\n".join(_long_lines(documents) if long else paths))
     for name in detached:
         output.note(f"{output.escape(name)}/ is detached; to read its files: kb attach NAME FOLDER")
 
@@ -75,8 +75,8 @@ _INDENT = 12  # the width of a date and a gap
 
 
 def _long_lines(documents: Sequence[Document]) -> list[str]:
-    """Return date, type, kind and path in columns, then title and tags: on a line of their own if
-    they do not fit on the terminal."""
+    """Return date, type, kind and path in columns, then title and tags, on a separate line if they
+    do not fit on the terminal."""
     console = output.Console.of(sys.stdout)
     types = max(len(document.type) for document in documents)
     kinds = max(len(document.kind or "-") for document in documents)
@@ -104,8 +104,8 @@ def rm_command(invocation: Invocation, *, documents: tuple[str, ...]) -> None:
 
     DOC is a path from `kb list`, the path of a file, note:<id>, or a folder with a trailing / for
     everything in it. Files on disk are not touched. Files in an ingested folder return with the
-    next `kb ingest`, unless .kbignore excludes them. Removing the ingested folder itself (notes/)
-    makes kb forget it.
+    next `kb ingest`, unless .kbignore excludes them. If you remove the ingested folder itself
+    (notes/), kb no longer updates it.
 
     \b
     Examples:
@@ -119,7 +119,7 @@ def rm_command(invocation: Invocation, *, documents: tuple[str, ...]) -> None:
 
 @click.command("gc", cls=Command)
 @option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@option("--compact", is_flag=True, help="Then release unused disk space.")
+@option("--compact", is_flag=True, help="Also free all unused disk space.")
 @common_options()
 @pass_invocation
 def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
@@ -127,9 +127,9 @@ def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
 
     A document expires when its ttl has passed. Searches skip expired documents anyway.
 
-    If much was removed, its space is returned to the system; a smaller space is used for new
-    documents. --compact returns all of it, which takes a while, and as much free space as the store
-    has.
+    Large amounts of unused space are returned to the system; smaller ones are kept for new
+    documents. --compact returns all of it, which takes a while, and as much free disk space as the
+    size of the store.
 
     \b
     Examples:
@@ -140,7 +140,7 @@ def gc_command(invocation: Invocation, *, dry_run: bool, compact: bool) -> None:
         expired = kb.gc(dry_run=dry_run)
         freed = kb.compact() if compact and not dry_run else 0
     if compact:
-        output.note(f"{format_bytes(freed)} of disk space released")
+        output.note(f"{format_bytes(freed)} of disk space freed")
     _write_paths(expired, invocation, "expired" if dry_run else "expired and removed")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @option("--limit", type=click.IntRange(min=1), metavar="N", help="Embed at most N passages.")
 @option("--retry", is_flag=True, help="Also retry passages that failed too often.")
 @option("--anew", is_flag=True, help="Delete all vectors first, whichever model they come from.")
-@option("--worker", is_flag=True, help="Keep running, and embed new passages as they come.")
+@option("--worker", is_flag=True, help="Keep running, and embed new passages as they arrive.")
 @common_options()
 @pass_invocation
 def embed_command(
@@ -33,17 +33,18 @@ def embed_command(
 
     `kb ingest` and `kb add` do this automatically, unless --no-embed is given or they are
     interrupted. You can interrupt `kb embed` at any time: finished work is kept, and the next run
-    continues. Several can run at once and share the work; `kb jobs` shows them. The exit status is
-    1 if a passage could not be embedded.
+    continues. Several `kb embed` processes can share the work; `kb jobs` lists them. The exit
+    status is 1 if a passage could not be embedded.
 
     Missing term weights and token vectors are added as well.
 
-    After a change of model, --anew deletes the old vectors and creates new ones. Until it is done,
-    passages without vectors are found only by their words. If it is interrupted, run `kb embed`
-    without --anew to continue.
+    After a change of model, --anew deletes the old vectors and creates new ones. Until all are
+    created, passages without vectors are found only by their words. After an interruption, run
+    `kb embed` without --anew to continue.
 
-    With --worker, it runs until it is stopped, for stores that several machines share. If a
-    worker is killed, the others take over its passages.
+    With --worker, the command waits for new passages and embeds them until you stop it. Use this
+    for a store that several machines share. If a worker is killed, the others take over its
+    passages.
 
     \b
     Examples:
@@ -74,7 +75,7 @@ def embed_command(
 
 
 def _run_worker(invocation: Invocation, *, retry: bool) -> int:
-    """Embed new passages until a signal comes."""
+    """Embed new passages until a signal arrives."""
     import threading
 
     from kb.cli import log_handlers
@@ -102,8 +103,8 @@ def _run_worker(invocation: Invocation, *, retry: bool) -> int:
 
 
 def embed_new(kb: KnowledgeBase, invocation: Invocation, document: str | None = None) -> None:
-    """Embed what `kb ingest` or `kb add` has stored, unless a running server does it. Their own
-    work is complete, so a model that cannot be used is only a warning."""
+    """Embed the passages that `kb ingest` or `kb add` has stored, unless a running server embeds
+    them. The documents are already stored, so an unusable model causes only a warning."""
     invocation.interrupt_message = (
         "interrupted: everything is stored and can be found by its words; "
         "to create the missing vectors, run: kb embed"
@@ -114,7 +115,7 @@ def embed_new(kb: KnowledgeBase, invocation: Invocation, document: str | None = 
         is_served = socket_client.is_served(os.path.realpath(kb.path))
         if document is None:
             passages = output.count(pending, "passage")
-            rest = "the running kb serve or kb watch embeds" if is_served else "embedding"
+            rest = "the running kb serve or kb watch is embedding" if is_served else "embedding"
             output.note(f"searchable by words now; {rest} {passages}")
         if is_served:
             return

@@ -35,7 +35,7 @@ def _data_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         option(
             "--judgments", metavar="FILE.csv", type=_PATH,
-            help="Instead of --data: a CSV file with query, document and grade, for your store.",
+            help="Instead of --data: a CSV of query, document and grade, to evaluate your store.",
         ),
         option(
             "--documents", metavar="DIR", type=_PATH,
@@ -146,8 +146,8 @@ def run_command(
       kb eval run --data scifact --measures nDCG@10 --save scifact.json
     """
     from kb.cli.report_files import check_outputs
-    from kb.config import cache_folder
     from kb.evaluation.experiment import check_methods, parts_needed, run_experiment
+    from kb.locations import cache_folder
 
     names = split_commas([methods])
     if baseline is not None and baseline not in names:
@@ -182,7 +182,7 @@ def run_command(
 )
 @option(
     "--report-split", metavar="NAME",
-    help="The split to measure on.  [default: test; with one split only, folds]",
+    help="The split to measure on.  [default: test, or folds if there is only one split]",
 )  # fmt: skip
 @option(
     "--profile",
@@ -232,12 +232,12 @@ def tune_command(
       kb eval tune --data scifact --split train
       kb eval tune --judgments mine.csv --write mine
     """
-    from kb.config import cache_folder
     from kb.evaluation.corpus_store import EvaluationSetup
     from kb.evaluation.experiment import parts_needed
     from kb.evaluation.profile_file import check_name
     from kb.evaluation.tuning import tune
     from kb.evaluation.tuning_report import tuning_to_dict, tuning_to_text
+    from kb.locations import cache_folder
 
     with invocation.open() as kb:
         if write is not None:
@@ -333,5 +333,5 @@ def _encoder(kb: KnowledgeBase) -> Encoder | None:
     try:
         return kb.encoder()
     except ModelError as error:
-        output.warn(f"measuring words only: {error.message}")
+        output.warn(f"evaluating lexical search only: {error.message}")
         return None

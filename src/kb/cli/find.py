@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from base64 import b64encode
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ _KEYS = {"\x0e": "down", "\x10": "up", "\x15": "clear", "\x19": "copy", "\x14": 
 def find_command(invocation: Invocation, *, query: tuple[str, ...]) -> None:
     """Search as you type, on the whole terminal.
 
-    The list shows the best hits, and below or beside it is the selected passage. Enter opens it in
+    The list shows the best hits, and the selected passage is below or beside it. Enter opens it in
     your editor or PDF viewer, Ctrl-Y copies its citation, Ctrl-T shows one format at a time, and
     Esc quits. Works over SSH.
 
@@ -100,7 +101,7 @@ class _Searches:
                 while self._serial == done and not self._stopped:
                     self._changed.wait()
                 while not self._stopped and self._changed.wait(_PAUSE_S):
-                    pass  # still typing
+                    pass  # the user is still typing
                 if self._stopped:
                     return
                 done, request = self._serial, self._state.request()
@@ -127,22 +128,32 @@ def _run(window: Any, *, curses: Any, kb: KnowledgeBase, state: FindState) -> No
             if is_new:
                 _draw(window, curses, kb, state, styles)
                 is_new = False
-            try:
-                key = window.get_wch()
-            except curses.error:  # no key
-                continue
-            is_new = True
-            action = _action(key, curses)
-            if action == "quit":
-                return
-            if action in ("open", "copy") and state.hit is not None:
-                uri = state.hit.citation.uri
-                state.message = _open(curses, kb, uri) if action == "open" else _copy(uri)
-                window.clear()
-            else:
-                _edit(state, action, key)
+            for key in _keys(window, curses):
+                is_new = True
+                action = _action(key, curses)
+                if action == "quit":
+                    return
+                if action in ("open", "copy") and state.hit is not None:
+                    uri = state.hit.citation.uri
+                    state.message = _open(curses, kb, uri) if action == "open" else _copy(uri)
+                    window.clear()
+                else:
+                    _edit(state, action, key)
     finally:
         searches.stop()
+
+
+def _keys(window: Any, curses: Any) -> Iterator[str | int]:
+    """Wait a moment for a key, and yield it and all that follow at once: text that is pasted is
+    drawn and searched for once, not once for each character."""
+    try:
+        with suppress(curses.error):  # no key
+            yield window.get_wch()
+            window.timeout(0)
+            while True:
+                yield window.get_wch()
+    finally:
+        window.timeout(_POLL_MS)
 
 
 def _styles(curses: Any) -> dict[str, int]:
@@ -150,8 +161,9 @@ def _styles(curses: Any) -> dict[str, int]:
         TITLE: curses.A_BOLD, DIM: curses.A_DIM, MATCH: curses.A_BOLD | curses.A_UNDERLINE,
         SELECTED: curses.A_REVERSE,
     }  # fmt: skip
+    if curses.has_colors():
+        curses.use_default_colors()  # `wrapper` has set white on black
     if output.has_color(output.stdout()) and curses.has_colors():
-        curses.use_default_colors()
         curses.init_pair(1, curses.COLOR_YELLOW, -1)
         curses.init_pair(2, curses.COLOR_CYAN, -1)
         styles[MATCH] = curses.color_pair(1) | curses.A_BOLD
@@ -203,7 +215,7 @@ def _edit(state: FindState, action: str, key: str | int) -> None:
 
 
 def _open(curses: Any, kb: KnowledgeBase, uri: str) -> str:
-    """Open the citation outside of the screen, and return a message for it."""
+    """Leave the screen to open the citation, and return a message for the screen."""
     from kb.cli.open import open_passage
 
     curses.endwin()

@@ -17,7 +17,8 @@ from kb.types import TYPES, Filters, Hit, SearchRequest
 
 PLAIN, TITLE, DIM, MATCH, SELECTED = "plain", "title", "dim", "match", "selected"
 _LEAST_ROWS, _LEAST_COLUMNS = 6, 20
-_WIDE = 110  # columns from which the preview is beside the list
+MAX_QUERY_CHARS = 1_000
+_WIDE = 110  # from this many columns on, the preview is beside the list
 _HELP = "↑↓ select  Enter open  ^Y copy  ^T format  ^U clear  PgUp/PgDn scroll  Esc quit"
 
 Range = tuple[int, int]
@@ -37,7 +38,7 @@ Line = tuple[Part, ...]
 @dataclass(slots=True)
 class FindState:
     """What the user has typed and selected. `serial` counts changes of the query or the filter, so
-    that late results are recognized."""
+    that late results can be recognized."""
 
     query: str = ""
     hits: Sequence[Hit] = ()
@@ -51,7 +52,7 @@ class FindState:
     types: Sequence[str] = field(default_factory=lambda: TYPES)
 
     def request(self) -> SearchRequest:
-        """The search for the query as it is."""
+        """The search for the current query."""
         filters = Filters(type=(self.type,)) if self.type else None
         return SearchRequest(
             self.query, top=30, filters=filters, include_text=True, malformed="empty"
@@ -63,13 +64,14 @@ class FindState:
         return self.hits[self.selected] if self.hits else None
 
     def edit(self, query: str) -> None:
-        """Change the query."""
+        """Change the query. What does not fit on a screen is cut off."""
+        query = query[:MAX_QUERY_CHARS]
         if query != self.query:
             self.query, self.message = query, ""
             self._restart()
 
     def next_type(self) -> None:
-        """Show only hits of the next format, and all of them after the last."""
+        """Show only hits of the next format; after the last format, show all hits."""
         order = [None, *self.types]
         self.type = order[(order.index(self.type) + 1) % len(order)]
         self._restart()
@@ -130,7 +132,7 @@ def _status(state: FindState) -> str:
     if not state.hits:
         return f"{shown}nothing found"
     good = sum(not relevance.is_weak(hit) for hit in state.hits)
-    kind = f"{good} relevant of {len(state.hits)}" if good else "nothing relevant; weak matches"
+    kind = f"{good} of {len(state.hits)} relevant" if good else "nothing relevant; weak matches"
     return f"{shown}{kind}" + ("" if state.took_ms is None else f" · {state.took_ms:.0f} ms")
 
 
@@ -154,7 +156,7 @@ def _list(state: FindState, columns: int, rows: int) -> list[Line]:
 def _preview(
     state: FindState, columns: int, rows: int, highlighter: Highlighter | None
 ) -> list[Line]:
-    """The selected passage, wrapped, with the words of the query marked."""
+    """The selected passage, wrapped, with the words of the query highlighted."""
     if state.hit is None or rows < 1:
         return []
     text = escape_lines(state.hit.text or state.hit.snippet)
@@ -199,7 +201,7 @@ def _side_by_side(
 
 
 def _end(text: str, columns: int) -> str:
-    """The end of a text, which is where the user types."""
+    """Keep the end of a text, where the user is typing."""
     while display_width(text) > columns:
         text = text[1:]
     return text

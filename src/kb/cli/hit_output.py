@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Hit, Response
 
-_QUERY_CHARS = 60  # shown in the message that nothing was found
+_QUERY_CHARS = 60  # of the query, in the message that nothing was found
 _NAMED_HITS = 5  # in the message about hits without a file
 
 

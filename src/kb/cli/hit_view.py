@@ -39,7 +39,8 @@ def hit_text(
     """Return a hit: rank, URI and relevance, or its score if that is unknown; title and headings;
     the snippet, or the whole passage if the hit has it. With `explain`, also how it was found;
     `why` is its entry in the explanation of the response."""
-    title, headings = escape(hit.title), _headings(hit.title, hit.heading_path)
+    title = escape(hit.title)
+    headings = _headings(hit.title, hit.heading_path) + _place(hit)
     snippet = escape_lines(hit.snippet if hit.text is None else hit.text)
     lines = [
         _first_line(hit, console),
@@ -59,7 +60,7 @@ def _first_line(hit: Hit, console: Console) -> str:
     rank = f"{hit.rank}.".ljust(len(_INDENT) - 1) + " "
     room = (console.width or 0) - len(rank) - display_width(uri) - len(score)
     gap = " " * max(2, room)
-    if console.width is not None and room < 2:  # a long path gets a line of its own
+    if console.width is not None and room < 2:  # a long path gets a separate line
         gap = "\n" + " " * (console.width - len(score))
     place = console.link(console.style(uri, fg="cyan", bold=True), hit.citation.link)
     return rank + place + gap + console.style(score, dim=True)
@@ -82,6 +83,14 @@ def _headings(title: str, heading_path: tuple[str, ...]) -> str:
     """Return the headings, without a first one that repeats the title."""
     below = heading_path[1:] if heading_path[:1] == (title,) else heading_path
     return "".join(SEPARATOR + escape(heading) for heading in below)
+
+
+def _place(hit: Hit) -> str:
+    """Return where the passage is in the original file, unless its line or page shows that."""
+    place = hit.citation.place
+    if not place or any(place.casefold() in heading.casefold() for heading in hit.heading_path):
+        return ""
+    return f" ({escape(place)})"
 
 
 def heading_line(title: str, heading_path: tuple[str, ...]) -> str:
@@ -184,7 +193,7 @@ def _format_score(value: float, places: int) -> str:
 def explain_text(
     explain: Mapping[str, Any], timing_ms: Mapping[str, float], console: Console
 ) -> str:
-    """Return the pipeline, then each stage with its time and its facts."""
+    """Return the pipeline, then each stage with its time and details."""
     lines = [
         console.style("How this was found", bold=True),
         *_hanging_indent(f"{_INDENT}profile {explain['profile']}: ", explain["pipeline"], console),

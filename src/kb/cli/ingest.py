@@ -51,8 +51,8 @@ def ingest_command(
     ingest.include_secrets lists them.
 
     New text can be found by its words at once, and by its meaning once it is embedded. A running
-    `kb serve` or `kb watch` of this store embeds it; otherwise that is the next step. The exit
-    status is 1 if a file could not be read.
+    `kb serve` or `kb watch` of this store embeds it; otherwise this command does so after reading
+    the files. The exit status is 1 if a file could not be read.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ def _finish(invocation: Invocation, kb: KnowledgeBase, report: IngestReport, *, 
 
 
 def _show(now: Progress, show: progress.ProgressReporter) -> None:
-    """Count a file in progress by the share that has been read, so that the bar moves."""
+    """Count a file in progress by the fraction that has been read, so that the bar keeps moving."""
     share = min(now.part / now.parts, _MAX_PART) if now.parts else 0.0
     details = [f"{100 * now.part // now.parts} %"] if now.parts else []
     if now.chunks:

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 class Invocation:
-    """The values of the options that every command takes, given before or after its name."""
+    """The values of the options that all commands share, given before or after the command's
+    name."""
 
     def __init__(self) -> None:
         self.store: str | None = None
         self.store_file = ""  # set by `open`: the text of `KnowledgeBase.path`
         self.json = False
         self.verbose = 0
-        self.interrupt_message = "interrupted"  # printed after Ctrl-C
+        self.interrupt_message = "interrupted"  # printed on Ctrl-C
         self.quiet = False  # no warnings, for shell completion
 
     @property
@@ -34,8 +35,9 @@ class Invocation:
 
     def open(self, overrides: Mapping[str, Any] | None = None) -> KnowledgeBase:
         """Return the knowledge base. `overrides` are settings changed by options."""
-        from kb.config import load, store_url
+        from kb.config import load
         from kb.library.knowledge_base import KnowledgeBase
+        from kb.locations import store_url
         from kb.store import local_file
 
         url = store_url(self.store)
@@ -71,6 +73,6 @@ class Invocation:
 
 def pass_invocation(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a click command, so that its first argument is the invocation."""
-    import click  # a search needs no click, see `kb.cli.arguments`
+    import click  # a search does not need click (see `kb.cli.arguments`)
 
     return click.make_pass_decorator(Invocation, ensure=True)(command)

@@ -129,15 +129,15 @@ def reindex_command(invocation: Invocation, *, model: str, force: bool, keep_old
     """Switch to another embedding model without downtime.
 
     New vectors are created while searches use the old ones. When every passage has a new vector,
-    searches switch over at once, and the old vectors are deleted. The store remembers its model,
-    whatever models.encoder is set to.
+    searches switch over at once, and the old vectors are deleted. From then on the store uses this
+    model, whatever models.encoder is set to.
 
     If the new model fails on a passage that has an old vector, the switch waits; --force switches
     anyway.
 
-    You can interrupt it at any time: searches keep using the old vectors, and the same command or
-    a running server continues. To cancel the switch, run it with the old model. The exit status is
-    1 if searches still use the old vectors; a message explains why.
+    You can interrupt the command at any time: searches keep using the old vectors, and the same
+    command or a running server continues. To cancel the switch, run `kb reindex` with the old
+    model. The exit status is 1 if searches still use the old vectors; a message explains why.
 
     \b
     Examples:

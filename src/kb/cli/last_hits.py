@@ -1,8 +1,8 @@
 """The hits of the last search in this terminal, so that `kb open 3` opens one.
 
 A file in the user's state folder holds the citations of one search: the last one of a store in a
-terminal. Only the user can read it. It is a convenience: if it cannot be written, searches work,
-and `kb open` needs a citation.
+terminal. Only the user can read it. It is a convenience: if it cannot be written, searches still
+work, and `kb open` needs a citation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def load(store: str | os.PathLike[str], terminal: str) -> list[str] | None:
 
 
 def _key(store: str | os.PathLike[str], terminal: str) -> dict[str, Any]:
-    """What identifies a search. The name of a terminal is used again, but not its session."""
+    """The key of a search. Terminal names are reused, but sessions are not."""
     name, _, session = terminal.rpartition(" ")
     return {"store": os.path.realpath(store), "terminal": name, "session": session}
 

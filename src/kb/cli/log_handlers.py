@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kb.cli.output import escape
 from kb.errors import ConfigError
+from kb.logs import open_log
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def wants_stderr(config: Config) -> bool:
 
 
 def start(config: Config, *, verbose: int = 0, serving: bool = False) -> None:
-    """Configure logging: everything to stderr with `verbose`, warnings for a server, otherwise what
-    the settings ask for. Commands themselves print what a user has to know, such as a degraded
-    answer or a failed file. A log file receives only search logs."""
+    """Configure logging: everything to stderr with `verbose`, warnings for a server, otherwise
+    whatever the settings select. Commands themselves print what a user has to know, such as a
+    degraded response or a failed file. A log file receives only search logs."""
     handlers: list[logging.Handler] = []
     if verbose or serving or wants_stderr(config):
         handlers.append(_to_stderr(config, verbose=bool(verbose), serving=serving))
@@ -67,7 +68,7 @@ def _to_stderr(config: Config, *, verbose: bool, serving: bool) -> logging.Handl
     def is_shown(record: logging.LogRecord) -> bool:
         if verbose:
             return True
-        if _is_degraded(record):  # the answer reports it
+        if _is_degraded(record):  # the response reports it
             return False
         if record.name == _SEARCH_LOGGER:
             return config.search.log == STDERR or record.levelno >= logging.WARNING
@@ -85,8 +86,7 @@ def _to_stderr(config: Config, *, verbose: bool, serving: bool) -> logging.Handl
 def _to_file(name: str) -> logging.Handler:
     path = os.path.expanduser(name)
     try:
-        # Private to the user: the log contains queries.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        os.close(open_log(path))
         handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigError(

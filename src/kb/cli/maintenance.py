@@ -101,12 +101,12 @@ def backup_command(invocation: Invocation, *, file: str, force: bool) -> None:
 @common_options(store=False)
 @pass_invocation
 def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
-    """Copy the store SOURCE to DEST, which is new or empty.
+    """Copy the store SOURCE to DEST, which must be new or empty.
 
-    Both are files or URLs, of any kind of store. Documents, passages and vectors keep their ids.
-    If the copy is interrupted, the same command continues; until then, DEST has a part of the
-    documents. At the end it is compared with SOURCE: counts, hashes, and fifty random searches.
-    Folders of the copy are detached; `kb attach NAME FOLDER` connects them to their files.
+    Both are files or URLs, and may be different kinds of stores. Documents, passages and vectors
+    keep their ids. If the copy is interrupted, DEST is incomplete, and the same command continues.
+    At the end, DEST is compared with SOURCE: counts, hashes, and fifty random searches. Folders of
+    the copy are detached; `kb attach NAME FOLDER` connects them to their files.
 
     \b
     Examples:
@@ -126,7 +126,7 @@ def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
     output.write(output.escape(report.copy))
     documents = output.count(report.documents, "document")
     chunks = output.count(report.chunks, "chunk")
-    output.note(f"{documents}, {chunks}; {report.searches} searches gave equal hits")
+    output.note(f"{documents}, {chunks}; {report.searches} searches returned the same hits")
     for name in report.detached:
         output.note(f"{output.escape(name)} is detached; to read its files: kb attach NAME FOLDER")
 
@@ -140,8 +140,9 @@ def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
 def export_command(invocation: Invocation, *, file: str, force: bool, vectors: bool) -> None:
     """Write everything in the store as JSON Lines.
 
-    Without FILE, it writes to stdout. A name that ends in .gz is compressed. The first line is a
-    header; folders, documents and passages follow, one per line. `kb import` reads the file.
+    Without FILE, the export is written to stdout. A file whose name ends in .gz is compressed. The
+    first line is a header; folders, documents and passages follow, one per line. `kb import` reads
+    the file.
 
     \b
     Examples:

@@ -1,4 +1,5 @@
-"""The map of a library as SVG: no script, nothing loaded, readable in light and dark. Pure."""
+"""Draws the map of a library as SVG, without scripts or external files, for light and dark mode.
+Pure."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def mcp_command(
     New notes are embedded while the server runs.
 
     `kb mcp install CLIENT` adds kb, with the store in use, to the settings of a program that starts
-    MCP servers: claude-code, claude-desktop, cursor, vscode, zed or gemini. The file as it was is
-    kept beside it; --remove takes kb out again.
+    MCP servers: claude-code, claude-desktop, cursor, vscode, zed or gemini. A copy of the previous
+    file is kept beside it; --remove removes kb again.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
     import shutil
     import sys
 
-    from kb.config import store_url
+    from kb.locations import store_url
     from kb.mcp import client_settings
     from kb.store import local_path
 
@@ -126,7 +126,7 @@ def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
     path, is_changed = client_settings.install(client, entry)
     done = "added kb to" if is_changed else "kb is already in"
     output.write(f"{done} {output.escape(str(path))}")
-    output.note(f"start {client.title} again; to undo: kb mcp install {name} --remove")
+    output.note(f"restart {client.title}; to undo: kb mcp install {name} --remove")
 
 
 def _write_url(host: str, port: int) -> None:

@@ -18,10 +18,10 @@ _MEGABYTE = 1_000_000
 @option(
     "--revision",
     metavar="REVISION",
-    help="The revision on a hub, or in place of {revision} in the URL.",
+    help="The revision on a hub, or the value for {revision} in the URL.",
 )
 @option("--sha256", metavar="HASH", help="The expected SHA-256 of the model.json.")
-@option("--to", metavar="FOLDER", help="Where to install it.  [default: the user data folder]")
+@option("--to", metavar="FOLDER", help="The folder to install to.  [default: the user data folder]")
 @common_options()
 @pass_invocation
 def pull_command(

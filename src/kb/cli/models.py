@@ -191,7 +191,7 @@ def embed_text_command(
     encoder = models.encoder(_config(invocation), model)
     if encoder is None:
         raise ModelMissing(
-            "the encoder is switched off: models.encoder is none", "choose one with --model"
+            "the encoder is disabled: models.encoder is none", "choose one with --model"
         )
     spec = encoder.spec
     (encoding,) = encoder.encode([text_or_stdin(text)], as_query=side == "query", want=spec.gives)
@@ -290,6 +290,7 @@ def _facts(info: ModelInfo) -> list[str]:
         "path": info.path,
         "size": _size(info.size_bytes),
         "outputs": _outputs(spec),
+        "languages": ", ".join(spec.languages),
         "input": f"{spec.max_tokens} tokens" if spec.max_tokens else None,
         "query": repr(spec.query_prefix) if spec.query_prefix else None,
         "passage": repr(spec.passage_prefix) if spec.passage_prefix else None,

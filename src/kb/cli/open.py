@@ -1,9 +1,9 @@
 """`kb open`.
 
-A store may come from somebody else. It cannot choose a program: these come from the user's
-environment and settings. It cannot choose a file outside the folders that are attached to it:
-`KnowledgeBase.get` has read the file by the rules of an ingest before it is opened. And it cannot
-choose how a file is opened: the name and the first bytes of the file do.
+A store may come from someone else. It cannot choose a program, because programs come from the
+user's environment and settings. It cannot choose a file outside the folders attached to it: before
+a file is opened, `KnowledgeBase.get` has read it by the rules of an ingest. Nor can it choose how a
+file is opened: the name and the first bytes of the file decide that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kb.errors import ConfigError, NotFound
 if TYPE_CHECKING:
     from kb.config import OpenConfig
     from kb.library.knowledge_base import KnowledgeBase
-    from kb.types import Passage
+    from kb.types import Citation, Passage
 
 _MAX_DIGITS = 9
 _PDF_HEAD_BYTES = 1024  # a PDF may begin with other bytes
@@ -31,6 +31,7 @@ _DOCUMENT_SUFFIXES = (
     ".html", ".htm", ".xhtml", ".docx", ".epub", ".odt", ".ods", ".odp", ".rtf", ".pptx", ".xlsx",
     ".mht", ".mhtml",
 )  # fmt: skip
+_PAGE_SUFFIXES = (".html", ".htm", ".xhtml")
 _STATES = {
     "exact": "",
     "moved": " (the passage has moved)",
@@ -48,11 +49,12 @@ def open_command(invocation: Invocation, *, target: str) -> int:
     N is the number of a hit of the last search in this terminal. CITATION is a citation from `kb
     search`, or the path or the unique name of a document.
 
-    Text files open in $VISUAL or $EDITOR, at the line if kb knows how the editor takes one. PDFs
-    open in the system's viewer, at the page if kb knows how the viewer takes one. HTML pages, books
-    and office documents open in their application. Everything else is shown in the pager: notes,
-    mail, files that are gone or must not be read, and all but text files if there is no display.
-    The settings open.editor and open.pdf_viewer choose other programs.
+    Text files open in $VISUAL or $EDITOR, at the line if kb knows the editor's option for that.
+    PDFs open in the system's viewer, at the page if kb knows the viewer's option. HTML pages, books
+    and office documents open in their application; with $BROWSER, a page opens at its anchor.
+    Everything else is shown in the pager: notes, mail, files that no longer exist or must not be
+    read, and everything but text files if there is no display. The settings open.editor and
+    open.pdf_viewer select other programs.
 
     With --json, nothing is opened: the citation is printed, with file, line, page and link.
 
@@ -78,7 +80,7 @@ def _citation(target: str, kb: KnowledgeBase, invocation: Invocation) -> str:
     uris = last_hits.load(kb.path, invocation.terminal)
     if uris is None:
         raise NotFound(
-            "there was no search of this store in this terminal",
+            "this terminal has no earlier search of this store",
             "run kb search first, or give a citation",
         )
     if not 1 <= int(target) <= len(uris):
@@ -92,12 +94,13 @@ def open_passage(passage: Passage, config: OpenConfig) -> int:
     citation = passage.citation
     # A reason means that the file could not be read, or must not be.
     file = citation.file if passage.reason is None else None
-    note = output.escape(f"{citation.uri}{_STATES[passage.state]}")
+    place = f" ({citation.place})" if citation.place else ""
+    note = output.escape(f"{citation.uri}{place}{_STATES[passage.state]}")
     if file is not None and citation.line is not None:
         output.note(f"opening {note}")
         return _run(programs.editor_command(file, citation.line, config.editor, os.environ))
     if file is not None and programs.has_display(os.environ) and _open_window(
-        file, citation.page, config
+        file, citation, config
     ):  # fmt: skip
         output.note(f"opened {note}")
         return 0
@@ -119,14 +122,17 @@ def _run(command: list[str]) -> int:
         ) from error
 
 
-def _open_window(file: str, page: int | None, config: OpenConfig) -> bool:
-    """Open a PDF, or another document with an application of its own. Returns False for other
-    files, and if no program is known."""
+def _open_window(file: str, citation: Citation, config: OpenConfig) -> bool:
+    """Open a PDF, or another document that has its own application. Returns False for other files,
+    and if no program is known."""
     command = None
     if _is_pdf(file):
-        command = programs.pdf_command(file, page, config.pdf_viewer, _default_pdf_viewer())
+        viewer = _default_pdf_viewer()
+        command = programs.pdf_command(file, citation.page, config.pdf_viewer, viewer)
     elif not file.lower().endswith(_DOCUMENT_SUFFIXES):
         return False
+    elif file.lower().endswith(_PAGE_SUFFIXES):
+        command = programs.browser_command(file, citation.place, os.environ)
     if command is None and sys.platform == "win32":
         os.startfile(file)
         return True
@@ -159,7 +165,7 @@ def _is_pdf(file: str) -> bool:
 
 
 def _default_pdf_viewer() -> str | None:
-    """The name of the system's PDF viewer, where it can be asked for and kb knows it."""
+    """The name of the system's PDF viewer, if the system reports it and kb knows it."""
     if sys.platform != "linux":
         return None
     query = ["xdg-mime", "query", "default", "application/pdf"]

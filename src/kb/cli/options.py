@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from kb.cli import completions
 from kb.cli.arguments import pop_filters
 from kb.cli.arguments import split_commas as split_commas
 from kb.cli.arguments import text_or_stdin as text_or_stdin
 from kb.cli.arguments import utf8_text as utf8_text
 from kb.cli.invocation import Invocation
-from kb.errors import KbError, check_choice
+from kb.errors import check_choice
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,6 +72,9 @@ def option(*names: str, heading: str = "Options", **settings: Any) -> Callable[[
     """Declare an option with a heading; its type is text unless `settings` name one."""
     if not settings.keys() & {"type", "is_flag", "count"}:
         settings["type"] = utf8_text
+    for name in names:
+        if name in completions.OPTIONS:
+            settings.setdefault("shell_complete", completions.OPTIONS[name])
     return click.option(*names, cls=Option, heading=heading, **settings)
 
 
@@ -138,11 +142,11 @@ _FILTERS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     ),
     option(
         "--path", "path_glob", metavar="GLOB", heading="Filters",
-        help="Only paths that match the pattern: * stops at /, ** does not.",
+        help="Only paths that match the pattern: * does not match /, ** does.",
     ),
     option(
         "--links-to", metavar="DOCUMENT", heading="Filters",
-        help="Only documents that link to this one, given by its path or the end of it.",
+        help="Only documents that link to this document, given by its path or the end of its path.",
     ),
     option(
         "--trust-min", type=Choice(TRUSTS), metavar="TRUST", heading="Filters",
@@ -175,16 +179,5 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def document_argument(name: str, **settings: Any) -> Callable[[F], F]:
     """Declare an argument that names a document; the shell completes its path."""
-    return click.argument(name, type=utf8_text, shell_complete=_complete_path, **settings)
-
-
-def _complete_path(context: click.Context, _param: click.Parameter, prefix: str) -> list[str]:
-    """Return the paths that start with `prefix`. Errors yield no completions."""
-    invocation = context.ensure_object(Invocation)
-    invocation.quiet = True
-    try:
-        with invocation.open() as kb:
-            paths = (each.doc_path for each in kb.documents())
-            return [path for path in paths if path.startswith(prefix)]
-    except KbError:
-        return []
+    complete = completions.complete_document
+    return click.argument(name, type=utf8_text, shell_complete=complete, **settings)

@@ -64,7 +64,7 @@ def write(text: str) -> None:
 
 def write_paged(text: str) -> None:
     """Write text to a terminal, through the pager if it is longer than the screen. `less` keeps the
-    text on the screen and understands colors, unless $LESS says otherwise."""
+    text on the screen and shows colors, unless $LESS is set."""
     from shutil import get_terminal_size
 
     import click
@@ -109,7 +109,7 @@ def error(message: str, hint: str) -> None:
     console = Console.of(stderr())
     note(f"{console.style('error:', fg='red', bold=True)} {escape(message)}")
     if hint:
-        lines = "\n  ".join(map(escape, hint.split("\n")))  # indented, unlike lines of our own
+        lines = "\n  ".join(map(escape, hint.split("\n")))  # indented, unlike lines of kb itself
         note(f"{console.style('hint:', fg='cyan')} {lines}")
 
 
@@ -121,7 +121,7 @@ def warn(message: str) -> None:
 def _write_line(text: str, stream: IO[str] | None) -> None:
     """Write a line and flush it, so that stdout and stderr keep their order when both go to one
     file."""
-    if stream is None:  # closed, as after `>&-`
+    if stream is None:  # closed, for instance by `>&-`
         return
     if has_color(stream):
         import click
@@ -221,7 +221,7 @@ def display_width(text: str) -> int:
 
 
 def truncate(text: str, width: int) -> str:
-    """Return `text` cut to `width` columns, with `…` in place of what is missing."""
+    """Return `text` cut to `width` columns, with `…` in place of the rest."""
     if display_width(text) <= width:
         return text
     while text and display_width(text) >= width:

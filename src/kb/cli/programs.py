@@ -1,7 +1,8 @@
 """The command lines of editors and PDF viewers that open a file at a line or a page.
 
-The name of a program decides how it takes a line. Programs come from the user's environment and
-settings, never from a store, and get absolute paths, which no program mistakes for an option.
+The name of a program determines the option for a line or page. Programs come from the user's
+environment and settings, never from a store, and get absolute paths, which no program mistakes for
+an option.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _PDF_ARGUMENTS = {
     "brave-browser": ("{uri}",),
     "microsoft-edge": ("{uri}",),
 }
-_DESKTOP_NAMES = {  # of the files that describe applications on Linux
+_DESKTOP_NAMES = {  # names of Linux desktop files
     "org.gnome.Evince": "evince",
     "org.gnome.Papers": "papers",
     "org.kde.okular": "okular",
@@ -96,7 +97,7 @@ def editor_command(
         if sys.platform == "win32":
             fallback = "notepad"
         if fallback is None:
-            raise ConfigError("no editor is known", "set $EDITOR, or open.editor in your settings")
+            raise ConfigError("no editor is set", "set $EDITOR, or open.editor in your settings")
         text = fallback
     command = _split(text, "the editor")
     if _has_fields(command):
@@ -132,9 +133,25 @@ def pdf_command(file: str, page: int | None, setting: str, default: str | None) 
     return [*command, *_fill(arguments, file, page=page or 1)]
 
 
+def browser_command(
+    file: str, anchor: str | None, environment: Mapping[str, str]
+) -> list[str] | None:
+    """The command that opens a web page at an anchor (`#install`) in the browser that $BROWSER
+    names; None without an anchor or a browser. The programs that choose the default application
+    take no anchor."""
+    browser = environment.get("BROWSER", "").split(os.pathsep)[0]
+    address = link(file, None, None, anchor=anchor)
+    if not browser or address is None or anchor is None or not anchor.startswith("#"):
+        return None
+    command = _split(browser, "$BROWSER")
+    if any("%s" in part for part in command):
+        return [part.replace("%s", address) for part in command]
+    return [*command, address]
+
+
 def default_pdf_viewer(desktop_file: str) -> str | None:
-    """The program of a desktop file's name (`org.gnome.Evince.desktop`), if kb knows how it takes a
-    page and it is installed."""
+    """The program that belongs to the name of a desktop file (`org.gnome.Evince.desktop`), if it is
+    installed and kb knows its option for a page."""
     name = desktop_file.strip().removesuffix(".desktop")
     program = _DESKTOP_NAMES.get(name, name)
     return program if program in _PDF_ARGUMENTS and which(program) else None
@@ -160,7 +177,7 @@ def _split(text: str, what: str) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"{what} is not a command: {text!r}", "close the quotes") from error
     if not command:
-        raise ConfigError(f"{what} is empty", "name a program")
+        raise ConfigError(f"{what} is empty", "give a program")
     return command
 
 
@@ -171,7 +188,7 @@ def _has_fields(command: Sequence[str]) -> bool:
 def _fill(
     command: Sequence[str], file: str, *, line: int | None = None, page: int | None = None
 ) -> list[str]:
-    """The command with its fields filled in, in one pass: a path may contain `{line}`."""
+    """Fill in the fields of a command. In one pass, because a path may contain `{line}`."""
     import re
 
     values = {

@@ -15,7 +15,7 @@ from kb.cli import output
 from kb.cli.options import Command
 
 _NO_VALUE = "\0"  # a process argument cannot contain it
-_LONG_NAME = 9  # including the dashes; in a shorter name, two letters are too many
+_LONG_NAME = 9  # including the dashes; in a shorter name, two wrong letters are too many
 
 
 class QueryCommand(Command):

@@ -1,4 +1,5 @@
-"""The files that `kb eval run` writes, and the checks that they overwrite nothing else."""
+"""The files that `kb eval run` and `kb map` write, and the checks that keep them from overwriting
+other files."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from kb.errors import InvalidRequest
 
 _ENCODING = {"encoding": "utf-8", "errors": "backslashreplace"}
 _HEAD_BYTES = 1024
-_MARKS = (b'"schema_version": "eval_report.', b'<meta name="generator" content="kb eval">')
+_MARKS = (
+    b'"schema_version": "eval_report.',
+    b'<meta name="generator" content="kb eval">',
+    b'role="img" aria-label="Map of the library"',
+)
 
 
 def check_outputs(
@@ -19,24 +24,25 @@ def check_outputs(
 ) -> None:
     """Check the output files before spending minutes on a run.
 
-    A report of an earlier run, or an empty file, may be replaced; any other file only with `force`.
-    The files of the store, the `inputs`, and files in a folder among the inputs are never replaced.
+    A report or a map of an earlier run, or an empty file, may be replaced; any other file only with
+    `force`. The files of the store, the `inputs`, and files in a folder among the inputs are never
+    replaced.
     """
     outputs = [path for path in paths if path is not None]
     for path in outputs:
         check_not_store(path, store)
         if problem := _write_problem(path):
-            raise InvalidRequest(f"cannot write {path}: {problem}", "name another file")
+            raise InvalidRequest(f"cannot write {path}: {problem}", "choose another file")
         if not path.is_file() or _is_report(path):
             continue
         for given in inputs:
             if given is not None and _contains(given, path):
-                raise InvalidRequest(f"{path} is an input of this run", "name another file")
+                raise InvalidRequest(f"{path} is an input of this run", "choose another file")
         if not force:
-            raise InvalidRequest(f"{path} already exists", "name another file, or use --force")
+            raise InvalidRequest(f"{path} already exists", "choose another file, or use --force")
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise InvalidRequest(
-            f"{outputs[0]} is given for two different outputs", "name another file"
+            f"{outputs[0]} is given for two different outputs", "choose another file"
         )
 
 
@@ -51,7 +57,7 @@ def write(path: Path, text: str) -> None:
             part.write_text(text, **_ENCODING)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"
-        raise InvalidRequest(message, "name another file") from error
+        raise InvalidRequest(message, "choose another file") from error
 
 
 def _write_problem(path: Path) -> str:

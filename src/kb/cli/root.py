@@ -89,15 +89,15 @@ def _suggestion(name: str) -> str:
 @common_options()
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Find the right passage in your notes, papers and code, with a citation that opens.
+    """Find the right passage in your notes, papers and code, with a citation that you can open.
 
     \b
     Examples:
       kb ingest ~/notes               read a folder, or update it
       kb search retry storm           find passages
       kb ask why did the batch fail   quote the sentences that answer
-      kb get notes/retry.md#L12-L34   print one
-      kb open 1                       open the first one in your editor
+      kb get notes/retry.md#L12-L34   print one passage
+      kb open 1                       open the first hit in your editor
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

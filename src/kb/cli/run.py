@@ -51,7 +51,7 @@ def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
 
 def _other_error(error: Exception, invocation: Invocation, args: Sequence[str]) -> int:
     """Report an error of click, an interrupt, or a bug."""
-    if "click" in sys.modules:  # a search needs no click, see `kb.cli.arguments`
+    if "click" in sys.modules:  # a search does not need click (see `kb.cli.arguments`)
         import click
 
         if isinstance(error, click.Abort):
@@ -160,7 +160,7 @@ def _bug(error: Exception, invocation: Invocation, args: Sequence[str]) -> int:
         import traceback
 
         output.note("".join(traceback.format_exception(error)).rstrip())
-    hint = "" if invocation.verbose else "please report it, with the traceback that -v prints"
+    hint = "" if invocation.verbose else "please report this, with the traceback that -v prints"
     message = f"internal error: {type(error).__name__}: {error}"
     return _fail("internal_error", message, hint, args, USAGE)
 

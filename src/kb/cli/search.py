@@ -39,7 +39,7 @@ _OUTPUT: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     ),
     option(
         "--paths", is_flag=True, heading="Output",
-        help="Print only the file of each hit, as PATH:LINE where it has lines.",
+        help="Print only the file of each hit, as PATH:LINE if the file has lines.",
     ),
     option(
         "-l", "--files", is_flag=True, heading="Output",
@@ -128,7 +128,7 @@ def hit_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--all",
     "show_all",
     is_flag=True,
-    help="Show duplicates as hits of their own, and any number of hits from one document.",
+    help="Show duplicates as separate hits, and any number of hits from one document.",
 )
 @filter_options
 @hit_output_options

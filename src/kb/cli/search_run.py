@@ -1,5 +1,5 @@
 """Runs `kb search` with its parsed arguments: the search, its output, and notes about dropped hits.
-Loads no click, see `kb.cli.arguments`."""
+Does not load click (see `kb.cli.arguments`)."""
 
 from __future__ import annotations
 

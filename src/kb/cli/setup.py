@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 @click.command("init", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@common_options(store=False)
+@common_options()
 @pass_invocation
 def init_command(invocation: Invocation, *, folder: Path | None) -> None:
     """Create a store for a folder.
 
     FOLDER defaults to the current folder. The store is created in FOLDER/.kb, which git ignores;
-    commands use it from anywhere inside FOLDER. With `kb --store PATH init`, it is created at PATH.
+    commands use it from anywhere inside FOLDER. With --store or $KB_STORE and without FOLDER, it is
+    created at that path.
     The default store in the user data folder needs no `kb init`: the first `kb ingest` or `kb add`
     creates it.
 
@@ -40,8 +41,8 @@ def init_command(invocation: Invocation, *, folder: Path | None) -> None:
     from kb.paths import STORE_FILE, STORE_FOLDER, explicit_store
 
     if folder is not None and invocation.store is not None:
-        raise InvalidRequest("--store and FOLDER name two different stores", "omit one of them")
-    in_folder = invocation.store is None
+        raise InvalidRequest("--store and FOLDER specify two different stores", "omit one of them")
+    in_folder = invocation.store is None and (folder is not None or not os.environ.get("KB_STORE"))
     if in_folder:
         invocation.store = str((folder or Path()).absolute() / STORE_FOLDER / STORE_FILE)
     with invocation.open() as kb:
@@ -164,7 +165,8 @@ def path_command(invocation: Invocation) -> None:
     Example:
       kb config path
     """
-    from kb.config import files, store_url
+    from kb.config import files
+    from kb.locations import store_url
     from kb.store import local_path
 
     paths = [str(path) for path in reversed(files(local_path(store_url(invocation.store))))]
@@ -257,7 +259,7 @@ def _confirm(folder: Path) -> None:
 
 
 def _select_store(folder: Path | None, invocation: Invocation) -> Path:
-    from kb.config import store_url
+    from kb.locations import store_url
     from kb.store import local_path
 
     return local_path(store_url(invocation.store if folder is None else folder))

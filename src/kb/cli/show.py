@@ -38,7 +38,7 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
 
     The state of the citation is printed to stderr: exact; moved to another place in the file; or
     stale. For a stale passage, the indexed text is printed; for a stale document, its current
-    text. If a file cannot be read, for example because it is too large now, the reason follows.
+    text. If a file cannot be read, for example because it is now too large, the reason follows.
     After a whole document, stderr lists its links, and the documents that link to it.
 
     \b
@@ -60,7 +60,8 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
     reason = f"this is the indexed text; {passage.reason}" if passage.reason else ""
     advice = reason or _STATES[passage.state]
     suffix = f" ({output.escape(advice)})" if advice else ""
-    output.note(f"{state} {output.escape(passage.citation.uri)}{suffix}")
+    place = f" ({output.escape(passage.citation.place)})" if passage.citation.place else ""
+    output.note(f"{state} {output.escape(passage.citation.uri)}{place}{suffix}")
     text = passage.text.removesuffix("\n")
     if output.is_terminal(sys.stdout):
         output.write_paged(output.escape_lines(text))

@@ -6,7 +6,7 @@ to the socket beside the store and prints the response. If anything about the so
 version or the response is unexpected, `forward` returns None, and the command runs the search in
 its own process, as it does when no server is running.
 
-Imports next to nothing: of `socket` only its C core, since the Python layer (every constant as an
+Imports next to nothing: only the C core of `socket`, because its Python layer (every constant as an
 enum) takes a third of the total time. The server side is `kb.cli.socket_server`.
 """
 
@@ -22,7 +22,7 @@ PROTOCOL = 3
 SUFFIX = ".sock"
 CONNECT_S, ACKNOWLEDGE_S, ANSWER_S = 0.5, 1.0, 10.0
 ACKNOWLEDGEMENT = b"\n"  # precedes the response, and is white space in JSON
-_LOCAL_ARGS = ("-", "-h", "--help", "-v", "-vv", "--verbose")  # these concern this process
+_LOCAL_ARGS = ("-", "-h", "--help", "-v", "-vv", "--verbose")  # these apply to this process
 _FOLDER_VARIABLES = (
     "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME",
 )  # fmt: skip
@@ -42,7 +42,8 @@ def forward(args: list[str]) -> int | None:
         found = find_store(location)
         store = os.path.realpath(found)
         is_link = os.path.islink(found) or os.path.islink(os.path.dirname(found))
-        if is_link or not is_own_socket(store + SUFFIX):  # this process checks where a link leads
+        # Leave it to this process to check where a link leads.
+        if is_link or not is_own_socket(store + SUFFIX):
             return None
         response = _exchange(store + SUFFIX, _request(rest, store))
         return None if response is None else _print(response)
@@ -155,8 +156,8 @@ def terminal_name() -> str:
 
 
 def shows_links(terminal: bool) -> bool:
-    """Whether to write hyperlinks (OSC 8). Terminals that do not know them ignore them, except for
-    the few in `_NO_LINKS`. NO_COLOR asks for plain text."""
+    """Whether to write hyperlinks (OSC 8). Terminals that do not support them ignore them, except
+    for the few in `_NO_LINKS`. NO_COLOR disables them."""
     kind = os.environ.get("TERM", "" if os.name == "posix" else "windows")
     plain = bool(os.environ.get("NO_COLOR")) or kind.split("-")[0] in _NO_LINKS
     return terminal and not plain

@@ -106,7 +106,7 @@ class _SocketServer:
         try:
             self._listener = self._listen()
         except OSError as error:  # a read-only folder, a file system without sockets
-            _log.info("no socket at %s: %s", self._path, error)
+            _log.info("cannot open the socket %s: %s", self._path, error)
             return False
         threading.Thread(target=self._accept, name="kb-socket", daemon=True).start()
         self._threads.submit(self._warm_up)

@@ -41,10 +41,10 @@ def token_command() -> None:
 @option("--right", type=Choice(RIGHTS), default="read", help="What the token may do: read; write: "
         "also add, tag, upload and remove; admin: also ingest folders.  "
         "[default: read]")  # fmt: skip
-@option("--scope", type=Choice(SCOPES), multiple=True, help="Only documents of this scope; can be "
+@option("--scope", type=Choice(SCOPES), multiple=True, help="Only documents in this scope; can be "
         "repeated.")  # fmt: skip
-@option("--root", metavar="NAME", multiple=True, help="Only documents of this folder, as kb status "
-        "names it, or note: for notes; can be repeated.")  # fmt: skip
+@option("--root", metavar="NAME", multiple=True, help="Only documents in this folder: a name that "
+        "kb status lists, or note: for notes; can be repeated.")  # fmt: skip
 @option("--tags", metavar="A,B", multiple=True, help="Only documents with one of these tags.")
 @option("--rate", type=click.IntRange(1, 1_000_000), metavar="N", help="The maximum number of "
         "requests per minute.  [default: no limit]")  # fmt: skip
@@ -65,7 +65,7 @@ def add_command(
 ) -> None:
     """Create a token, and print it.
 
-    It is printed once: the store of tokens has only its hash. Limits of different kinds all apply.
+    It is printed only once, because kb stores only its hash. Limits of different kinds all apply.
 
     \b
     Examples:
@@ -73,7 +73,11 @@ def add_command(
       kb token add agent --scope project --rate 600
       kb token add ci --root handbook --ttl 90d
     """
-    limits = Limits(tuple(scope), tuple(root), tuple(split_commas(tags)))
+    limits = Limits(
+        tuple(scope),
+        tuple(_given(name.rstrip("/"), "--root") for name in root),
+        tuple(_given(tag.lstrip("#"), "--tags") for tag in split_commas(tags)),
+    )
     if limits.roots:
         with invocation.open() as kb:
             _warn_unknown_roots(kb.roots() if kb.exists() else [], limits)
@@ -88,10 +92,10 @@ def add_command(
 @common_options()
 @pass_invocation
 def rotate_command(invocation: Invocation, /, *, name: str) -> None:
-    """Replace a token by a new one, and print it.
+    """Replace a token with a new one, and print it.
 
-    It has the same rights; the old one stops working at once. To let clients switch one by one,
-    add a second token, and revoke the first when they have switched.
+    The new token has the same right and limits; the old one stops working at once. To let clients
+    switch one by one, add a second token, and revoke the first after all clients have switched.
 
     \b
     Example:
@@ -132,6 +136,13 @@ def list_command(invocation: Invocation) -> None:
     _write_list(invocation, _file(invocation).read())
 
 
+def _given(name: str, option_name: str) -> str:
+    """The name of a limit. An empty one would match no document."""
+    if not name:
+        raise InvalidRequest(f"{option_name} is empty", "name it, or leave the option out")
+    return name
+
+
 def _file(invocation: Invocation) -> TokenFile:
     from kb.server.tokens import token_file_of
 
@@ -147,7 +158,7 @@ def _expiry(ttl: str | None) -> str | None:
     try:
         return expiry(ttl, datetime.now(UTC))
     except ValueError as error:
-        raise InvalidRequest(str(error), "give a form such as 90d") from None
+        raise InvalidRequest(str(error), "give a duration such as 90d") from None
 
 
 def _warn_unknown_roots(roots: list[Root], limits: Limits) -> None:
@@ -162,7 +173,7 @@ def _write_token(invocation: Invocation, name: str, token: str) -> None:
         output.write_json({"schema_version": "token.v1", "name": name, "token": token})
     else:
         output.write(token)
-        output.note("keep it now: it is not shown again")
+        output.note("copy it now: it will not be shown again")
 
 
 def _write_list(invocation: Invocation, records: list[TokenRecord]) -> None:

@@ -37,12 +37,12 @@ def watch_command(
 ) -> None:
     """Update the store whenever files change.
 
-    It first reads everything that has changed since the last run, then each change shortly after it
-    happens, and embeds new text. Without PATH, it watches all ingested folders. A renamed file
-    stays the same document. If a folder is missing, such as on an unmounted disk, its documents are
-    kept, and it is read again when it returns.
+    The command first reads everything that has changed since the last run, then each change shortly
+    after it happens, and embeds new text. Without PATH, all ingested folders are watched. A renamed
+    file stays the same document. If a folder is missing, for example because its disk is not
+    mounted, its documents are kept, and the folder is read again when it returns.
 
-    You can stop it at any time: the next run reads what was missed.
+    You can stop the command at any time: the next run reads what was missed.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def watch_command(
         shutdown.on_signal(stop.set)
 
         def on_event(event: Event) -> None:
-            if event.kind == "ready":  # now the store exists
+            if event.kind == "ready":  # by now the store exists
                 stack.enter_context(serve_socket(kb))
             write_event(event)
 

@@ -3,7 +3,8 @@
 It runs beside the indexer: words are searchable as soon as a file is written, and vectors follow.
 It leases chunks from the store, so that several embedders may run at once. It can be stopped or
 killed at any moment: the next one continues after the last transaction. Chunks without any vectors
-come first, then those whose vectors lack a part.
+come first: those that searches of this process find, then those of the newest documents. Chunks
+whose vectors lack a part are last.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kb.embedding.encode import BatchEncoder
 from kb.errors import ModelError
@@ -24,6 +26,7 @@ from kb.types import PARTS, Document, EmbedReport, ModelSpec, Outcome, PendingCh
 
 COMMIT_CHUNKS = 100  # [002 R9]
 COMMIT_S = 2.0  # the longest time between commits, so that progress is visible with slow models
+PLAN_CHUNKS = 2_000  # a new document is noticed after this many chunks
 RENEW_S = 30.0  # between two renewals of the job's leases
 _BATCHES_AHEAD = 2  # so that no core waits for the last text of a batch, or for the store
 _NOTHING: frozenset[str] = frozenset()
@@ -63,9 +66,10 @@ class Embedder:
     """Embeds the chunks of a store.
 
     `want` names the parts to store, by default all that the encoder computes. `batch_size`
-    overrides the encoder's own. A `patient` embedder skips chunks that failed recently. `source` is
-    the name that the store records for the encoder, if it is not the configured one. With `exam`, a
-    model takes the exam before its first vectors are written; without `exam`, it is trusted.
+    overrides the encoder's own. A `patient` embedder skips chunks that failed recently. `asked`
+    receives the chunks of search results, which are then embedded first. `source` is the name that
+    the store records for the encoder, if it is not the configured one. With `exam`, a model takes
+    the exam before its first vectors are written; without `exam`, it is trusted.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Embedder:
         batch_size: int | None = None,
         commit_chunks: int = COMMIT_CHUNKS,
         patient: bool = False,
+        asked: deque[int] | None = None,
         source: str | None = None,
         exam: bool = False,
     ) -> None:
@@ -88,6 +93,7 @@ class Embedder:
         self._batch_size = batch_size
         self._commit_chunks = commit_chunks
         self._patient = patient
+        self._asked: deque[int] = deque() if asked is None else asked
 
     def probe(self) -> None:
         """Encode a short text. Raises `ModelError` if the model cannot."""
@@ -108,8 +114,8 @@ class Embedder:
         """Embed all pending chunks, at most `limit` of them, or only those of `document`.
 
         `fill` also adds the parts that existing vectors lack. `retry` includes chunks that failed
-        for good; `anew` drops all vectors first, of any model. `model` is the store's record of the
-        encoder, if searches do not use that model. `stop` is called between batches. Raises
+        permanently; `anew` drops all vectors first, of any model. `model` is the store's record of
+        the encoder, if searches do not use that model. `stop` is called between batches. Raises
         `ModelError` if the model fails, rather than a single text.
         """
         started = time.perf_counter()
@@ -122,7 +128,7 @@ class Embedder:
         pending = _Pending(
             self._store, job_id, model.model_id, self._batches.encoder, self._batch_size, limit,
             None if document is None else document.doc_id, parts, self._patient,
-            self._commit_chunks,
+            self._commit_chunks, self._asked,
         )  # fmt: skip
         if document is not None:  # for the progress: only these chunks are embedded
             limit = document.chunks if limit is None else min(limit, document.chunks)
@@ -132,6 +138,7 @@ class Embedder:
         try:
             with closing(self._encode(pending, stop)) as encoded:
                 for outcomes in encoded:
+                    pending.failed += [one.chunk_id for one in outcomes if one.encoding is None]
                     writer.add(outcomes)
             writer.flush()
         except (ModelError, KeyboardInterrupt):
@@ -182,9 +189,9 @@ class Embedder:
 
 @dataclass(slots=True)
 class _Pending:
-    """The chunks to embed, by id. Chunks that fail are not tried again; chunks that are added
-    meanwhile are included. Chunks without vectors come first, then those that lack one of
-    `parts`."""
+    """The chunks to embed. Chunks that fail are not tried again; chunks that are added in the
+    meantime are included. Chunks without vectors come first: those that were `asked` for, then
+    those of the newest documents. Those that lack one of `parts` follow, by id."""
 
     store: Store
     job_id: int
@@ -196,8 +203,11 @@ class _Pending:
     parts: Set[str]
     patient: bool
     lease_chunks: int
+    asked: deque[int]
     leased: deque[PendingChunk] = field(default_factory=deque)
-    after: dict[Set[str], PendingChunk] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+    plan: deque[int] = field(default_factory=deque)
+    last_filled: PendingChunk | None = None
 
     def take(self) -> list[PendingChunk]:
         """The next batch; empty if no chunks are left."""
@@ -205,30 +215,58 @@ class _Pending:
             self._lease()
         if not self.leased:
             return []
-        # Not earlier: this may load the model.
+        # This may load the model, so it is not done earlier.
         self.batch_size = self.batch_size or traits_of(self.encoder).batch_size
         return [self.leased.popleft() for _ in range(min(self.batch_size, len(self.leased)))]
 
     def _lease(self) -> None:
         limit = self.lease_chunks if self.limit is None else min(self.limit, self.lease_chunks)
-        for parts in (_NOTHING, self.parts) if self.parts else (_NOTHING,):
-            if limit == 0 or self.leased:
-                break
-            self.leased.extend(
-                self.store.queue.lease(
-                    self.job_id,
-                    self.model_id,
-                    limit=limit,
-                    after=self.after.get(parts),
-                    doc_id=self.doc_id,
-                    lacking=parts,
-                    patient=self.patient,
-                )
-            )
-            if self.leased:
-                self.after[parts] = self.leased[-1]
+        if limit == 0:
+            return
+        self._lease_planned(limit)
+        if not self.leased and self.parts:
+            self.leased.extend(self._queue_lease(limit, lacking=self.parts, after=self.last_filled))
+            self.last_filled = self.leased[-1] if self.leased else self.last_filled
         if self.limit is not None:
             self.limit -= len(self.leased)
+
+    def _lease_planned(self, limit: int) -> None:
+        """Lease the next chunks of the plan; if other jobs have taken all of these, the next
+        ones."""
+        while not self.leased:
+            self._plan()
+            if not self.plan:
+                return
+            chunk_ids = [self.plan.popleft() for _ in range(min(limit, len(self.plan)))]
+            self.leased.extend(self._queue_lease(limit, among=chunk_ids))
+
+    def _plan(self) -> None:
+        """Put the chunks in `asked` first, and plan again if no chunks are left."""
+        if not self.plan:
+            self.plan.extend(
+                self.store.queue.newest(
+                    self.model_id,
+                    limit=PLAN_CHUNKS,
+                    doc_id=self.doc_id,
+                    patient=self.patient,
+                    without=self.failed,
+                )
+            )
+        asked = [self.asked.popleft() for _ in range(len(self.asked))]
+        if self.plan:
+            failed = set(self.failed)
+            first = [chunk_id for chunk_id in dict.fromkeys(asked) if chunk_id not in failed]
+            self.plan.extendleft(reversed(first))
+
+    def _queue_lease(self, limit: int, **which: Any) -> list[PendingChunk]:
+        return self.store.queue.lease(
+            self.job_id,
+            self.model_id,
+            limit=limit,
+            doc_id=self.doc_id,
+            patient=self.patient,
+            **which,
+        )
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Detects stores with much text that their encoder cannot read, and suggests a model for it. Pure.
 
 Text in every language can be found by its words. Finding it by meaning needs a model that reads it,
-which is suggested and never chosen automatically: it is larger, and a little weaker in English.
+which is suggested and never chosen automatically: all passages have to be embedded again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def suggestion(languages: Mapping[str | None, int], spec: ModelSpec, other: Mode
     *first, last = sorted(unread)
     names = f"{', '.join(first)} and {last}" if first else last
     return (
-        f"{count} of {total} {are} in {names}, which {spec.name} does not read: "
+        f"{count} of {total} {are} in {names}, which {spec.name} {spec.version} does not read: "
         "they are found by their words only. To find them by meaning too: "
         f"kb reindex --model {other.name}"
     )

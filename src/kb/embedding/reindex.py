@@ -2,8 +2,8 @@
 ones, one write makes searches use them, and the old ones are dropped last.
 
 A run can be stopped or killed at any moment, and the next one continues. Documents that are added
-meanwhile are embedded with both models, and the switch waits for their new vectors. Workers may
-share the work; the process that writes the last vectors makes the switch.
+in the meantime are embedded with both models, and the switch waits for their new vectors. Workers
+may share the work; the process that writes the last vectors makes the switch.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _build(
     stop: Callable[[], bool],
     on_progress: OnEmbedded | None,
 ) -> EmbedReport:
-    """Embed until nothing is left to try, including passages that are added meanwhile."""
+    """Embed until nothing is left to try, including passages that are added in the meantime."""
     total = EmbedReport(model.name, model.version)
     while True:
         done = next(embedders).run(model=model, stop=stop, on_progress=on_progress)

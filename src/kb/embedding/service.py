@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -38,12 +39,16 @@ class Encoders:
         self._lock = threading.Lock()
 
     def current(self) -> Encoder | None:
-        """The encoder whose vectors searches use; None if encoders are switched off."""
+        """The encoder whose vectors searches use; None if encoders are disabled."""
         model = self._model("search")
-        if model is None or model.source is None:
+        if model is None:
             return self.default()
         if (override := self._override_for(model)) is not None:
             return override
+        if (earlier := self._earlier_version(model)) is not None:
+            return earlier
+        if model.source is None:
+            return self.default()
         with suppress(KbError):  # the configured encoder may be missing: it is not needed
             if self.default() is None:
                 return None
@@ -60,8 +65,8 @@ class Encoders:
         return None if unknown else self._from_store(model.source or "")
 
     def _from_store(self, source: str) -> Encoder:
-        """The encoder that the store names. Because a store may come from somebody else, an encoder
-        that is not installed here must be trusted by the user or configured."""
+        """The encoder that the store names. Because a store may come from someone else, an encoder
+        that is not installed here must be configured, or trusted by the user."""
         with self._lock:
             if source in self._cache:
                 return self._cache[source]
@@ -73,6 +78,17 @@ class Encoders:
             )
         return self.by_name(source)
 
+    def _earlier_version(self, model: StoredModel) -> Encoder | None:
+        """The bundled encoder of the store's vectors, if kb now has a newer version under the name
+        that is in use: `kb reindex` switches to that."""
+        from kb import models
+
+        name = model.source or (self._override or self._config.models.encoder)
+        if name != model.name or not models.is_installed(name):
+            return None
+        earlier = models.name_of_version(model.name, model.version)
+        return None if earlier in (None, name) else self.by_name(earlier)
+
     def _override_for(self, model: StoredModel) -> Encoder | None:
         """The caller's encoder object, if it runs this model."""
         if self._override is None or isinstance(self._override, str):
@@ -83,14 +99,14 @@ class Encoders:
         return self._override if is_same else None
 
     def default(self) -> Encoder | None:
-        """The caller's encoder, or the configured one; None if encoders are switched off."""
+        """The caller's encoder, or the configured one; None if encoders are disabled."""
         override = self._override
         return self._load(override) if override is None or isinstance(override, str) else override
 
     def by_name(self, name: str) -> Encoder:
         """The encoder with this name; the same object in every call."""
         if (encoder := self._load(name)) is None:
-            raise ModelMissing(f"{name!r} switches encoders off", "see: kb models list")
+            raise ModelMissing(f"{name!r} disables encoders", "see: kb models list")
         return encoder
 
     def _load(self, name: str | None) -> Encoder | None:
@@ -177,10 +193,13 @@ def _check(model: object, grace_s: float | None) -> None:
 
 
 class Embedding:
-    """Embeds the passages of one store."""
+    """Embeds the passages of one store. `asked` receives the passages of search results."""
 
-    def __init__(self, store: Store, config: Config, encoders: Encoders) -> None:
+    def __init__(
+        self, store: Store, config: Config, encoders: Encoders, asked: deque[int] | None = None
+    ) -> None:
         self._store = store
+        self._asked = asked
         self._config = config
         self.encoders = encoders
         self._workers: WeakSet[Worker] = WeakSet()
@@ -203,13 +222,13 @@ class Embedding:
         stop: Callable[[], bool] = lambda: False,
         on_progress: OnEmbedded | None = None,
     ) -> EmbedReport:
-        """See `KnowledgeBase.embed`. If a switch to another model completes meanwhile, its vectors
-        are computed too."""
+        """See `KnowledgeBase.embed`. If a switch to another model completes during the run, its
+        vectors are computed too."""
         self._store.vectors.models()  # raises if the store is missing: its path may be mistyped
         while True:
             encoder = self.encoders.current()
             if encoder is None:
-                raise ModelMissing("the encoder is switched off", "set models.encoder")
+                raise ModelMissing("the encoder is disabled", "set models.encoder")
             report = self._embedder(encoder, patient=patient).run(
                 limit=limit,
                 document=document,
@@ -346,7 +365,7 @@ class Embedding:
         )
 
     def retry(self) -> int:
-        """Make passages that failed for good pending again. Returns how many."""
+        """Make passages that failed permanently pending again. Returns how many."""
         return sum(
             self._store.queue.retry(model.model_id) for model in self._store.vectors.models()
         )
@@ -391,6 +410,7 @@ class Embedding:
             encoder,
             want=self._wanted(encoder),
             patient=patient,
+            asked=self._asked,
             source=self.encoders.source("search"),
             exam=self._config.models.exam,
         )

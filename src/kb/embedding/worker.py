@@ -1,9 +1,8 @@
 """The worker: a thread of a long-running process that embeds new passages.
 
 It checks for work periodically, and at once when it is woken: by its own process, or by the store
-if that can notify other machines. Other workers, in this process or
-another, may run at the same time. Searches never wait for it: they only read, and it writes a
-hundred passages at a time.
+if that can notify other machines. Other workers, in this process or another, may run at the same
+time. Searches never wait for it: they only read, and it writes a hundred passages at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _log = logger("kb.embed")
 @dataclass(frozen=True, slots=True)
 class WorkerState:
     """The state of a worker: `idle`, `working`, `failed` (it tries again in `wait_s`), `off`
-    (encoders are switched off) or `stopped`. `done` and `total` describe the current run or the
+    (encoders are disabled) or `stopped`. `done` and `total` describe the current run or the
     last one; `embedded` counts all passages since the start."""
 
     state: str = "stopped"
@@ -51,8 +50,8 @@ Listen = Callable[[Callable[[], None]], AbstractContextManager[object] | None]
 
 
 class Step(Protocol):
-    """Does all pending work; with `retry`, also passages that failed for good. Returns None if
-    encoders are switched off."""
+    """Does all pending work; with `retry`, also passages that failed permanently. Returns None if
+    encoders are disabled."""
 
     def __call__(
         self, *, retry: bool, stop: Callable[[], bool], on_progress: OnEmbedded
@@ -95,7 +94,7 @@ class Worker:
             self._thread.start()
 
     def wake(self, *, retry: bool = False) -> None:
-        """Check for work now; with `retry`, also retry passages that failed for good."""
+        """Check for work now; with `retry`, also retry passages that failed permanently."""
         self._retry = self._retry or retry
         self._wake.set()
 
@@ -141,7 +140,7 @@ class Worker:
 
     def _once(self) -> float:
         """Run one step, and return how long to wait before the next. No error ends the thread:
-        search by words works meanwhile, and the model may recover."""
+        lexical search still works, and the model may recover."""
         retry, self._retry = self._retry, False
         try:
             report = self._step(retry=retry, stop=self._stop.is_set, on_progress=self._progress)

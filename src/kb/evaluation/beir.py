@@ -148,7 +148,7 @@ def _string(line: Line, record: JsonDict, field: str) -> str:
     if isinstance(value, str):
         return value
     problem = "is not a string" if field in record else "is missing"
-    raise line.error(f"{field} {problem}", f"each line needs its {field} as a string")
+    raise line.error(f"{field} {problem}", f"give every line a string as its {field}")
 
 
 def _read_queries(path: Path) -> dict[str, str]:
@@ -165,7 +165,7 @@ def _read_qrels(path: Path, texts: Mapping[str, str]) -> dict[str, dict[str, int
         if line.number == 1 and fields[-1].lower() in _HEADER_GRADES:
             continue
         if len(fields) != 3 or not all(fields):
-            raise line.error("not three fields", _QREL)
+            raise line.error("the line does not have three fields", _QREL)
         query_id, doc_id, grade = fields[0], fields[1], read_grade(line, fields[2])
         if query_id not in texts:
             raise line.error(f"unknown query {query_id!r}", "add its text to queries.jsonl")

@@ -91,7 +91,8 @@ def open_corpus(
 def _own_store(collection: Collection, own: Path | Store | None, config: Config) -> Iterator[Store]:
     if own is None:
         raise EvalDataError(
-            f"{collection.name} has no corpus", "name the store with its documents: --store PATH"
+            f"{collection.name} has no corpus",
+            "give the store that contains its documents: --store PATH",
         )
     if not isinstance(own, Path):  # its owner closes it
         yield own
@@ -135,4 +136,4 @@ def _embed(
 
 
 def _silent(_stage: str, _done: int, _total: int) -> None:
-    """Discard progress."""
+    """Ignore the progress."""

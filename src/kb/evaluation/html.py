@@ -1,6 +1,6 @@
 """An EvalReport as one HTML file: plots, tables and caveats.
 
-The file loads nothing: style and plots are inside, there is no script, and the policy in its head
+The file loads nothing: style and plots are inline, there is no script, and the policy in its head
 forbids scripts and requests. It follows the browser's light or dark mode.
 """
 

@@ -144,7 +144,8 @@ def _labels(
     lines: list[float] = []
     for _, _, y in ordered:
         lines.append(max([y, *(line + _LINE_PX for line in lines[-1:])]))
-    for at in range(len(lines) - 1, -1, -1):  # pushed up again from the bottom
+    # Move labels up from the bottom, so that none lies below it.
+    for at in range(len(lines) - 1, -1, -1):
         floor_y = bottom if at == len(lines) - 1 else lines[at + 1] - _LINE_PX
         lines[at] = min(lines[at], floor_y)
     return [

@@ -80,7 +80,7 @@ class Line(NamedTuple):
 
 def open_plain_or_gzipped(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))  # its type is declared too narrowly
+        return cast(BinaryIO, gzip.open(path, "rb"))  # its declared return type is too narrow
     return path.open("rb")
 
 
@@ -89,7 +89,7 @@ def lines(path: Path) -> Iterator[Line]:
     number = 0
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # opening it would wait for its writer
-            raise EvalDataError(f"{path}: a named pipe", "name a regular file")
+            raise EvalDataError(f"{path}: a named pipe", "give a regular file")
         with open_plain_or_gzipped(path) as file:
             for number, raw in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
                 if len(raw) == MAX_LINE_BYTES:

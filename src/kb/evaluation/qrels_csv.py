@@ -70,7 +70,7 @@ def _rows(path: Path) -> Iterator[tuple[Line, tuple[str, str, str]]]:
                 order = named
                 continue
             if len(cells) <= max(order) or not all(cells[at] for at in order):
-                raise line.error("not a query, a document and a grade", _HINT)
+                raise line.error("query, document or grade is missing", _HINT)
             yield line, (cells[order[0]], cells[order[1]], cells[order[2]])
     except csv.Error as error:
         raise line.error(str(error), _HINT) from error

@@ -103,12 +103,12 @@ def _percent(value: float | None) -> float | None:
 # --- text and Markdown ----------------------------------------------------------------------------
 
 _Row = tuple[str, ...]
-_QUERY_CHARS = 60  # shown of each query
+_QUERY_CHARS = 60  # longer queries are truncated
 
 
 def to_table(report: EvalReport, *, per_query: bool = False) -> str:
-    """Format a section per measure and one for latency, with a line per method; optionally a line
-    per query; and the caveats."""
+    """Format the report as text: a section for each measure and one for latency, with a line per
+    method; with `per_query`, a line per query; and the caveats."""
     sections = _sections(report)
     blocks = _aligned(sections)
     if per_query:

@@ -170,7 +170,7 @@ class _Run:
 
     def top(self, measure: Measure) -> dict[str, Sequence[str]]:
         """The rankings down to the measure's cut-off; without one, down to `UNCUT_DEPTH`, even if
-        another measure looks deeper."""
+        another measure needs more."""
         depth = UNCUT_DEPTH if measure.k is None else measure.k
         return {query_id: ranked[:depth] for query_id, ranked in self.rankings.items()}
 

@@ -13,7 +13,7 @@
     pruning           the positions that may have the highest sums, without summing all of them
     word_pruning      the best chunks by BM25, without scoring all of them
     word_blocks       postings of words as bytes, a block for each term
-    word_pairs        signatures of adjacent words, which tell where a phrase cannot be
+    word_pairs        signatures of adjacent words, which show where a phrase cannot be
     selection         the best of many scores, under filters
 
 `normalize_arrays`, `rescoring`, `token_codes`, `int8_codes`, `vector_lists`,

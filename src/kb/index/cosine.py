@@ -1,9 +1,9 @@
 """Cosine similarities that are identical on every machine and in every backend, without numpy.
 
 The sum of floats depends on the order of its terms, and each backend has its own order. So backends
-only select candidates, with any fast arithmetic, and include every chunk within `slack` of the last
-place. This module scores the candidates: the product of two float32 numbers is exact in float64, is
-truncated to a multiple of 2^-52, and integers have the same sum in any order.
+only select candidates, with any fast arithmetic, and include every chunk within `slack` of the
+lowest score in the result. This module scores the candidates: the product of two float32 numbers is
+exact in float64, is truncated to a multiple of 2^-52, and integers have the same sum in any order.
 `kb.index.rescoring` has the same arithmetic for arrays.
 """
 

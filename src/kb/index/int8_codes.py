@@ -5,11 +5,12 @@ the cosine by codes differs from the true one by at most
 
     |row - center - code| * |query|  +  |code| * |query - its code|
 
-so only rows within this bound of the last place can be among the nearest. The last place is known
-once the rows that are best by their codes are scored exactly.
+so only rows whose cosine by codes is within this bound of the lowest score in the result can be
+among the nearest. That score is known once the rows that are best by their codes are scored
+exactly.
 
-The codes of very many rows are in the order of inverted lists, of which a search may compare a few
-only (see `vector_lists`). The bound then holds for the rows of those lists.
+With very many rows, the codes are in the order of inverted lists, and a search may compare only a
+few lists (see `vector_lists`). The bound then holds for the rows of those lists.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def has_bounds(codes: Codes, rows: NDArray[np.float32]) -> bool:
         decoded = codes.codes[part] * codes.scales[part, None]
         errors = np.linalg.norm(_rows(rows, codes.lists, part) - codes.center - decoded, axis=1)
         lengths = np.linalg.norm(decoded, axis=1)
-        if not (errors <= codes.error + _ROUNDING).all():  # NaN is not
+        if not (errors <= codes.error + _ROUNDING).all():  # false for a NaN
             return False
         if not (lengths <= codes.length + _ROUNDING).all():
             return False

@@ -1,7 +1,7 @@
 """MaxScore: the positions that may have the highest sums of weights, without summing all of them.
 
 Terms are added in the order of how much they can contribute. Once a position without any of the
-terms so far cannot be among the best any more, the other terms are looked up only for the positions
+terms so far can no longer be among the best, the other terms are looked up only for the positions
 that still can. Sums are in float32, with a margin for their rounding: the caller computes the exact
 scores of the few positions that are left, in its own order.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Weigh = Callable[["Term", NDArray[Any], NDArray[Any]], NDArray[np.float32]]
 
 _RANGE = 1 << 18  # positions compared at a time
-_BLOCK = 64  # positions; the best of each block are a sample in which the last place is looked for
+_BLOCK = 64  # positions; the best of each block form a sample, from which a lower bound is computed
 _STEPS = 4  # a binary search costs as much as this many steps of a scan, for each bit
 _MARGIN = 1e-5  # more than the relative errors of float32 sums
 
@@ -63,8 +63,8 @@ def candidates(
 ) -> Places:
     """The positions below `count` that may be among the `limit` best with a sum of `least` or more,
     ascending. `weigh` computes the weights of a term's values at positions. Positions are compared
-    in ranges, and what is known of the best of one range prunes the next. `excluded` are positions
-    that do not count."""
+    in ranges, and the best of one range prune the next. `excluded` are positions that do not
+    count."""
     import numpy as np
 
     ordered = sorted(terms, key=lambda term: -term.bound)
@@ -149,8 +149,8 @@ def _from(places: NDArray[Any], first: int) -> NDArray[Any]:
 
 
 def _kth(scores: NDArray[np.float32], limit: int) -> float:
-    """A lower bound for the `limit`-th best score: that of the best of each block, if there are
-    enough blocks."""
+    """A lower bound for the `limit`-th best score: the `limit`-th highest of the blocks' maxima, if
+    there are enough blocks."""
     import numpy as np
 
     best = scores
@@ -158,7 +158,7 @@ def _kth(scores: NDArray[np.float32], limit: int) -> float:
     if blocks >= 2 * limit:
         # The positions of a block are far apart, so that numpy compares whole rows.
         best = scores[: blocks * _BLOCK].reshape(_BLOCK, blocks).max(axis=0)
-    best = best[best > 0.0]  # numpy is slow to find a place among many equal numbers
+    best = best[best > 0.0]  # `partition` is slow if many numbers are equal
     if len(best) < limit:
         return 0.0
     return float(np.partition(best, len(best) - limit)[len(best) - limit])

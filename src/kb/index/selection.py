@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_BLOCK = 64  # scores; the best of each block are a sample in which the limit is looked for first
+_BLOCK = 64  # scores; the best of each block form a sample, from which a lower bound is computed
 
 
 def best_chunks(
@@ -52,7 +52,7 @@ def _lower_bound(scores: NDArray[np.float64], limit: int) -> float:
         return 0.0
     # The scores of a block are far apart, so that numpy compares whole rows.
     best = scores[: blocks * _BLOCK].reshape(_BLOCK, blocks).max(axis=0)
-    best = best[best > 0.0]  # numpy is slow to find a place among many equal numbers
+    best = best[best > 0.0]  # `partition` is slow if many numbers are equal
     if len(best) < limit:
         return 0.0
     return float(np.partition(best, len(best) - limit)[len(best) - limit])

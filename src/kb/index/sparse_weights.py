@@ -87,8 +87,8 @@ def _decimal(code: int) -> float:
 
 
 def decimals(stored: Stored) -> Weights:
-    """The weights as they were written, not as float32. Raises `ValueError` for what neither
-    `to_text` nor `compress` can have written."""
+    """The weights as they were written, not as float32. Raises `ValueError` if `stored` is not the
+    output of `to_text` or `compress`."""
     if isinstance(stored, bytes):
         return _decompress(stored)
     data = json.loads(stored)

@@ -94,11 +94,10 @@ def _has_numpy() -> bool:
 
 
 def _vectors(rows: Rows) -> TokenVectors:
+    """The rows as they are in memory: a search reads megabytes of them."""
     from kb.types import TokenVectors
 
-    values = array("f")
-    values.frombytes(rows.tobytes())
-    return TokenVectors(rows.shape[1], values)
+    return TokenVectors(rows.shape[1], rows.reshape(-1).data)
 
 
 def decode_rows(data: bytes) -> Rows:
@@ -111,7 +110,8 @@ def _rows(codes: bytes, form: str, dimension: int) -> Rows:
     import numpy as np
 
     width = row_bytes(dimension, form)
-    rows: Rows = _DECODERS[form](np.frombuffer(codes, np.uint8).reshape(-1, width), dimension)
+    decoded = _DECODERS[form](np.frombuffer(codes, np.uint8).reshape(-1, width), dimension)
+    rows: Rows = np.ascontiguousarray(decoded)
     return rows if form == "float32" else normalize_decoded(rows)
 
 

@@ -1,8 +1,8 @@
 """Inverted lists over dense vectors (IVF): the rows of similar vectors, one list after another.
 
 A search in a very large store compares the query with the lists' centroids, and then only with the
-rows of the nearest lists. So it may miss a row that is near the query, but in a list that is not
-(docs/decisions/0054 has measurements).
+rows of the nearest lists. So it may miss a row that is near the query but in a list that is not
+(see the measurements in docs/decisions/0054).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 MIN_ROWS = 300_000  # fewer rows are compared one by one, which is exact
 SHARE = 0.3  # of the lists, which a search compares
-_LISTS = 2  # as many lists as this times the square root of the number of rows
+_LISTS = 2  # the number of lists is this times the square root of the number of rows
 _SAMPLE = 40  # rows for each list that the centroids are computed from
 _ROUNDS = 6
 _BATCH = 8192  # rows compared with all centroids at a time
 
 
 class Lists(NamedTuple):
-    """The rows of each list: `order` has the numbers of all rows, and list `n` is what ends at
+    """The rows of each list: `order` has the numbers of all rows, and list `n` ends at
     `ends[n]`."""
 
     centroids: Rows

@@ -59,8 +59,8 @@ def join(terms: Sequence[tuple[str, bytes]]) -> tuple[NDArray[np.int64], PhraseP
 
 
 def merge(parts: Sequence[tuple[Part, Sequence[tuple[str, bytes]]]]) -> Postings:
-    """One set of postings for several segments and their blocks. Chunks that are gone are left
-    out; the others keep their order."""
+    """One set of postings for several segments and their blocks. Deleted chunks are left out; the
+    others keep their order."""
     import numpy as np
 
     names = sorted({term for _, terms in parts for term, _ in terms}, key=str.encode)

@@ -1,10 +1,10 @@
 """Signatures of adjacent words: which chunks may contain a phrase.
 
 The postings of a word have no positions. So every chunk has a signature, a Bloom filter of its
-pairs of adjacent words: three bits for each pair, in 8 to 16 bits a pair, and fewer in chunks of
-more than 2,000 words. A chunk without one of the bits of a phrase does not contain the phrase; the
-others have to be read. One phrase of three words in several thousand seems to be in a chunk and is
-not.
+pairs of adjacent words: three bits are set for each pair, and the filter has 8 to 16 bits per pair,
+or fewer in chunks of more than 2,000 words. A chunk that lacks one of the bits of a phrase does not
+contain the phrase; the others have to be read. For a phrase of three words, one chunk in several
+thousand is a false positive.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
 _LEAST_BITS, _MOST_BITS, _BITS_A_PAIR = 1 << 6, 1 << 14, 8
 _FACTOR = 0x9E3779B97F4A7C15  # odd, of 64 bits
 _64_BITS, _NUMBER = (1 << 64) - 1, (1 << 28) - 1
-_FEW = 256  # chunks; for more, those without the first bits are excluded first
-_SHIFTS = (4, 20, 36)  # of a pair's hash: three numbers that hardly depend on each other
+_FEW = 256  # with more chunks, those without the first bits are excluded first
+_SHIFTS = (4, 20, 36)  # of a pair's hash: three almost independent numbers
 
 
 class Signatures(NamedTuple):
-    """The signatures of chunks, one after another, and where each of them ends."""
+    """The signatures of chunks, one after another, and the end of each."""
 
     data: NDArray[np.uint8]
     ends: NDArray[np.int64]
 
 
 def hash_terms(terms: Iterable[str]) -> NDArray[np.uint64]:
-    """A number for each term, which `sign` takes."""
+    """A hash of each term, as input for `sign`."""
     import numpy as np
 
     return np.array([crc32(term.encode()) for term in terms], np.uint64)
 
 
 def sign(columns: Sequence[Column], chunks: int) -> Signatures:
-    """The signatures of chunks. A phrase is in one column."""
+    """The signatures of chunks. Pairs do not cross columns, since a phrase must occur in one
+    column."""
     import numpy as np
 
     pairs, places = [], []

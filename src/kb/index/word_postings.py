@@ -33,12 +33,12 @@ CountPhrase = Callable[[Phrase, list[int]], dict[int, int]]  # weighted counts i
 
 HEADING, TEXT, PART = 4, 2, 1  # the weights of a word, doubled
 MAX_CANDIDATES = 200  # chunks to read for a phrase; FTS5 is faster for more
-_SKIPPED = 8  # a word with so many times more postings is not looked up to find a phrase
+_SKIPPED = 8  # a word with this many times more postings is not looked up to find a phrase
 _LEAST_IDF = 1e-6
 _FEW_ALLOWED = 8  # if at most one chunk in this many is allowed, only those are scored
 _BATCH = 8192  # chunks sorted at a time
 _MAX_WORDS = 200_000  # words whose stem is cached
-_MAX_KNOWN = 10_000  # terms whose postings are remembered
+_MAX_KNOWN = 10_000  # terms whose postings are cached
 _MAX_TERM_BYTES = 32_768  # FTS5 indexes only this much of a word
 
 
@@ -56,7 +56,7 @@ class Postings:
     counts: NDArray[np.unsignedinteger[Any]]
     pair_bits: NDArray[np.uint8]  # the signatures of each chunk's adjacent words
     pair_ends: NDArray[np.int64]  # where each signature ends
-    _known: dict[str, slice] = field(default_factory=dict, init=False)  # what was found before
+    _known: dict[str, slice] = field(default_factory=dict, init=False)  # cached results of `find`
 
     @property
     def signatures(self) -> Signatures:
@@ -76,7 +76,7 @@ class Postings:
             first = last
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name, from which the postings can be made again."""
+        """The arrays by name, from which the postings can be rebuilt."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name[0] != "_"}
 
     def find(self, term: str) -> slice:
@@ -243,7 +243,7 @@ def _merge(
 
 
 def without(postings: Postings, gone: NDArray[np.bool_]) -> Postings:
-    """The postings of the chunks that are not gone, and of the terms that they have."""
+    """The postings without those of deleted chunks, and without terms that are left with none."""
     import numpy as np
 
     kept = ~gone
@@ -286,7 +286,7 @@ class TermPostings(Protocol):
     def of(self, term: str) -> PhrasePostings: ...
 
 
-class Found(NamedTuple):
+class WeightedPhrase(NamedTuple):
     """The postings of a phrase in each part, and its IDF."""
 
     postings: list[PhrasePostings]
@@ -294,7 +294,7 @@ class Found(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Postings, and which of their chunks are gone; None if all exist."""
+    """Postings, and which of their chunks are deleted; None if all exist."""
 
     postings: TermPostings
     gone: NDArray[np.bool_] | None = None
@@ -392,7 +392,7 @@ class WordRanking:
     def _best(
         self,
         number: int,
-        found: Sequence[Found],
+        found: Sequence[WeightedPhrase],
         query: Sequence[Sequence[int]],
         every: bool,
         allowed: Ids | None,
@@ -480,14 +480,14 @@ class WordRanking:
 
     def _find_all(
         self, phrases: Sequence[Phrase], count_phrase: CountPhrase, max_candidates: int
-    ) -> list[Found] | None:
+    ) -> list[WeightedPhrase] | None:
         """The postings and the IDF of each phrase; None if one has too many candidates."""
         found = []
         for phrase in phrases:
             postings = self._find(phrase, count_phrase, max_candidates)
             if postings is None:
                 return None
-            found.append(Found(postings, self._idf(self._count(postings))))
+            found.append(WeightedPhrase(postings, self._idf(self._count(postings))))
         return found
 
     def _find(

@@ -29,7 +29,7 @@ class PhrasePostings(NamedTuple):
 
 
 class Contribution(NamedTuple):
-    """The postings of a phrase, its IDF, and how often the query has it."""
+    """The postings of a phrase, its IDF, and how often it occurs in the query."""
 
     postings: PhrasePostings
     idf: float
@@ -37,8 +37,8 @@ class Contribution(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """The lengths of the chunks of a part, what BM25 adds to a count for them, and the least of
-    that."""
+    """The lengths of the chunks in a part; `norms`, which BM25 adds to the count in the
+    denominator; the least norm; and the average length."""
 
     words: NDArray[np.uint32]
     norms: NDArray[np.float32]
@@ -54,7 +54,7 @@ class Best(NamedTuple):
 
 
 def lengths(words: NDArray[np.uint32], average: float) -> Lengths:
-    """What BM25 needs to know about the lengths of chunks."""
+    """The values that BM25 derives from the lengths of chunks."""
     import numpy as np
 
     norms = words * np.float32(K1 * B / average)
@@ -97,7 +97,8 @@ def best_of(
 def _impact(
     one: Contribution, candidates: Places, norms: NDArray[np.float64], chunks: int
 ) -> NDArray[np.float64]:
-    """What a phrase adds to the score of each candidate: the formula of FTS5, in its order."""
+    """What a phrase adds to the score of each candidate, by the formula of FTS5 with the same order
+    of operations."""
     counts = look_up(one.postings, candidates, chunks) * 0.5
     impact: NDArray[Any] = one.idf * (counts * (K1 + 1.0) / (counts + norms))
     return impact

@@ -11,7 +11,7 @@ Finding files:
     walk              lists the files below a root
     ignore            rules of .gitignore and .kbignore
     secret_files      whether a file holds a secret, by its name, path and first bytes
-    secret_settings   whether a text is a list of settings that sets a secret
+    secret_settings   whether a text is a list of settings that contains a secret
     file_names        the portable spelling, title, date and suffix of a file name
     file_entry        a file and its stat data
 
@@ -34,8 +34,8 @@ Reading files:
 
 Parser processes:
 
-    page_image        a page of a PDF as an image, in a process of its own
-    small_files       which files are parsed without such a process
+    page_image        a page of a PDF as an image, in a separate process
+    small_files       which files are parsed without a parser process
     parser_pool       the processes, and the parsing of one file in them
     parser_pipeline   many short files in one of the processes
     parser_process    one process, from its parent's side

@@ -1,4 +1,4 @@
-"""Bounds a file's attributes to what a document may hold. Pure.
+"""Limits a file's attributes to what a document may hold. Pure.
 
 Never fails: values that do not fit are dropped, and a warning names them.
 """
@@ -61,7 +61,7 @@ def _bound_metadata(metadata: dict[str, Any]) -> tuple[dict[str, Any], tuple[str
     dropped = []
     size_bytes = len("{}")
     for key, value in metadata.items():
-        entry_bytes = size_of({key: value})  # its braces stand for the comma and the space
+        entry_bytes = size_of({key: value})  # its braces count for the comma and the space
         if size_bytes + entry_bytes > METADATA_BYTES:
             dropped.append(key)
         else:

@@ -1,4 +1,4 @@
-"""Compares the files of a root with the store's records: what is new, what is missing.
+"""Compares the files of a root with the store's records: which are new, which are missing.
 
 `scan_root` takes a target from the plan and returns a `RootScan` for the indexer.
 """
@@ -16,9 +16,11 @@ from kb.ingest.file_entry import find_file, is_within
 from kb.ingest.plan import ScanTarget, contains
 from kb.ingest.secret_files import included_paths, leads_to_secret
 from kb.ingest.upload_receipts import name_digest, uploaded_names
-from kb.ingest.walk import WalkResult, walk
+from kb.ingest.walk import WalkResult, is_hidden, walk
 from kb.ports import Store
 from kb.types import FileNote, FileState, Root
+
+_ZOTERO = "zotero.sqlite"
 
 
 @dataclass(slots=True)
@@ -49,11 +51,27 @@ class RootScan:
         return self._missing({file.path for file in self.walk.files})[0]
 
     def removed_files(self) -> tuple[list[FileState], list[str]]:
-        """The records whose files are gone, and the folders that appear to be unmounted.
+        """The records whose files no longer exist, and the folders that appear to be unmounted.
 
-        Documents below an unmounted folder are out of reach, not removed.
+        Documents below an unmounted folder are unavailable, not removed.
         """
         return self._missing(self.kept_paths)
+
+    def unread_changes(self) -> list[FileNote]:
+        """Warnings about Zotero libraries whose newest changes are in a log beside them."""
+        return [
+            FileNote(
+                file.path,
+                "its newest changes are in a log of SQLite and are not read; close Zotero, and run "
+                "kb ingest again",
+            )
+            for file in self.walk.files
+            if file.path.lower().rpartition("/")[2] == _ZOTERO
+            and any(
+                _size_bytes(os.path.join(self.target.path, file.disk_path + suffix))
+                for suffix in ("-wal", "-journal")
+            )
+        ]
 
     def unselected_files(self) -> list[FileState]:
         """The records of files that exist, but that this run did not include because they are
@@ -77,7 +95,7 @@ class RootScan:
         names = inside.split(os.sep)
         if not os.path.isfile(os.path.join(self.target.path, inside)) or leads_to_secret(inside):
             return False
-        if not self.hidden and any(name.startswith(".") for name in names):
+        if not self.hidden and is_hidden(self.target.path, inside):
             return True
         steps = accumulate(names, os.path.join, initial=self.target.path)
         return not self.follow_links and any(map(os.path.islink, islice(steps, 1, None)))
@@ -99,7 +117,8 @@ class RootScan:
     def _unmounted(self, device: int | None, missing: Iterable[FileState]) -> str | None:
         """The folder where the file system `device` was mounted, if it no longer is: none of its
         files is present, and the folder that should hold them is on another device."""
-        # Includes recorded numbers, since a file system may get a new one when it is remounted.
+        # Includes recorded device numbers, since a file system may get a new one when it is
+        # remounted.
         present = {self.states[path].device for path in self.kept_paths if path in self.states}
         present |= {file.device for file in self.walk.files}
         if device is None or device in present:
@@ -158,8 +177,8 @@ def _path_inside(state: FileState) -> str:
 def _with_uploads(
     result: WalkResult, target: ScanTarget, states: Mapping[str, FileState]
 ) -> WalkResult:
-    """Add the uploads that the walk leaves out, by their name or by an ignore file: the server has
-    accepted them."""
+    """Add the uploads that the walk leaves out because of their name or an ignore file: the server
+    has accepted them."""
     walked = {file.path for file in result.files}
     receipts: dict[str, frozenset[str]] = {}
     left_out = []
@@ -184,7 +203,7 @@ def _with_uploads(
 
 
 def _single_files(folder: str, paths: Iterable[str]) -> WalkResult:
-    """The given files of a root that was not ingested as a whole."""
+    """Look up the given files of a root that was not ingested as a whole."""
     files, skipped, unseen = [], [], []
     for path in paths:
         try:
@@ -198,7 +217,7 @@ def _single_files(folder: str, paths: Iterable[str]) -> WalkResult:
 
 
 def _unclaimed(result: WalkResult, folder: str, store: Store, roots: Sequence[Root]) -> WalkResult:
-    """Drop the files that already are documents of a root of single files."""
+    """Drop the files that are already documents of a root of single files."""
     base = file_names.portable_path(folder)
     claimed = {
         f"{file_names.portable_path(root.path)}/{path}"
@@ -211,3 +230,10 @@ def _unclaimed(result: WalkResult, folder: str, store: Store, roots: Sequence[Ro
         return result
     files = tuple(entry for entry in result.files if f"{base}/{entry.path}" not in claimed)
     return WalkResult(files, result.skipped, result.unseen, result.warnings)
+
+
+def _size_bytes(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0

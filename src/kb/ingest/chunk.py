@@ -35,9 +35,21 @@ def chunk(blocks: Iterable[Block], max_chars: int) -> list[ChunkDraft]:
 def iter_chunks(blocks: Iterable[Block], max_chars: int) -> Iterator[ChunkDraft]:
     """Yield the chunks that `chunk` returns, holding no more than a section in memory."""
     sections = _sections(_units(blocks, max_chars))
+    page, passage = None, 0
     for section in _join_small_code(_join_bare_headings(sections)):
         for units in _pack(section, max_chars):
-            yield _chunk_draft(units)
+            draft = _chunk_draft(units)
+            span = draft.spans[0]
+            if span.page is not None:
+                passage = passage + 1 if span.page == page else 1
+                page = span.page
+                if passage > 1:  # so that the passages of a page have different citations
+                    draft = replace(draft, spans=(_number(span, passage), *draft.spans[1:]))
+            yield draft
+
+
+def _number(span: Span, passage: int) -> Span:
+    return replace(span, extra={**span.extra, "passage": passage})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ Section = list[_Unit]
 
 
 def _bound_headings(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Shorten heading paths. The text of a shortened heading becomes a block of its own, unless the
+    """Shorten heading paths. The text of a shortened heading becomes a separate block, unless the
     block below it contains the heading."""
     shortened: set[str] = set()
     full: tuple[str, ...] = ()
@@ -219,7 +231,7 @@ def _fits(run: Section, unit: _Unit, grown: int, max_chars: int) -> bool:
         return False
     if grown <= max_chars:
         return True
-    # A heading is not left alone when its text makes the chunk too long.
+    # A heading is not separated from its text, even if that makes the chunk too long.
     return _is_bare_heading(run) and (unit.atomic or grown <= max_chars * _STRETCH)
 
 
@@ -256,12 +268,25 @@ def _spans(units: Sequence[_Unit], named: Span) -> tuple[Span, ...]:
     """One span from the first line to the last, or all distinct spans if they have no lines."""
     first, last = units[0].span, units[-1].span
     if first.start is not None and last.end is not None and first.page is None:
-        return (replace(named, start=first.start, end=last.end),)
+        span = replace(named, start=first.start, end=last.end)
+        place = _place(units)
+        return (span if place is None else replace(span, extra={**span.extra, "place": place}),)
     spans: list[Span] = []
     for unit in units:
         if unit.span not in spans:
             spans.append(unit.span)
     return tuple(spans)
+
+
+def _place(units: Sequence[_Unit]) -> str | None:
+    """The place of the first unit below a heading, or the range from there to the last unit. An
+    anchor or a line of a file has no range."""
+    places = [unit.span.place for unit in units if not unit.boundary and unit.span.place]
+    if not places:
+        return next((unit.span.place for unit in units if unit.span.place), None)
+    if places[0] == places[-1] or "#" in places[0] or ":" in places[0]:
+        return places[0]
+    return f"{places[0]} – {places[-1]}"
 
 
 def _join(units: Sequence[_Unit]) -> str:

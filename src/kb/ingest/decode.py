@@ -52,8 +52,8 @@ def text_windows(
     before it, so that a long file is never held in memory twice.
 
     A window ends with a paragraph, or at least with a line. Data that is not plain UTF-8 is one
-    window. After each window, `on_progress` is called with the number of bytes before it, since
-    its own chunks are not written yet.
+    window. After each window, `on_progress` is called with the number of bytes before it, since its
+    chunks have not been written yet.
     """
     from kb.ingest.legacy_encodings import is_utf8
 

@@ -22,7 +22,8 @@ from kb.text.normalize import nfc
 from kb.text.timestamps import utc_timestamp
 from kb.types import Attributes, ChunkDraft, DocumentDraft, Root
 
-# Types whose bytes do not show their text; the others were checked for secrets before.
+# Types whose bytes do not show their text. Files of other types have already been checked for
+# secrets.
 _EXTRACTED = frozenset(
     """
     archive bookmarks canvas conversation docx email epub evernote html image man opendocument pdf
@@ -36,8 +37,8 @@ class PreparedDocument:
     """A document ready to store, and warnings about it for the user."""
 
     draft: DocumentDraft
-    chunks: Iterable[ChunkDraft]  # can be iterated once, which also parses the rest
-    warnings: list[str] = field(default_factory=list)  # complete when `chunks` is iterated
+    chunks: Iterable[ChunkDraft]  # can be iterated once; the iteration parses the rest
+    warnings: list[str] = field(default_factory=list)  # complete once `chunks` has been iterated
 
     def in_root(self, root: Root) -> DocumentDraft:
         """The document with the id and path that it has in `root`."""
@@ -117,7 +118,7 @@ def _refuse_passwords(chunks: Iterable[ChunkDraft]) -> Iterator[ChunkDraft]:
 
 
 def _warn_of_tokens(chunks: Iterable[ChunkDraft], warnings: list[str]) -> Iterator[ChunkDraft]:
-    """Yield the chunks, and add one warning if a chunk has the token of a service in it."""
+    """Yield the chunks, and add one warning if a chunk contains the token of a service."""
     is_found = False
     for each in chunks:
         if not is_found and (warning := token_warning(each.text)) is not None:

@@ -8,17 +8,28 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
+from itertools import zip_longest
 
 # Folders of version control, dependencies and caches, kb's own store and unfinished uploads. They
 # are never read.
 TOOL_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".kb", ".kb-uploads", "node_modules", "__pycache__"}
 )
+MAIL_FOLDERS = ("cur", "new")  # those with messages, in a folder of a Maildir
 VENV_MARK = "pyvenv.cfg"
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})(?!\d)")
 _NOTION_ID = re.compile(r" [0-9a-f]{32}(?:_all)?$")
 _SEPARATORS = re.compile(r"[-_\s]+")
+
+
+def hidden_name(names: Sequence[str]) -> bool:
+    """Whether one of the names of a path begins with a dot and is not that of a mail folder, which
+    has `cur` or `new` after it."""
+    return any(
+        name.startswith(".") and after not in MAIL_FOLDERS
+        for name, after in zip_longest(names, names[1:], fillvalue="")
+    )
 
 
 def portable(names: Sequence[str]) -> list[str]:
@@ -61,7 +72,7 @@ def _disk_bytes(name: str) -> bytes:
 _SOURCES = frozenset({".rst", ".md", ".adoc", ".org"})
 
 
-@lru_cache(maxsize=1024)  # a file is asked for it ten times
+@lru_cache(maxsize=1024)  # called about ten times for each file
 def suffix_of(name: str) -> str:
     """The suffix in lower case: `.md` for `Notes.MD`, none for `README` and `.profile`.
 

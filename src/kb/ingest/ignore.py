@@ -26,7 +26,8 @@ from kb.text.globs import ANY, FOLDERS, ONE, STAR, Matcher, char_class
 IGNORE_FILES = (".kbignore", ".gitignore")
 MAX_BYTES = 256 * 1024
 MAX_LINE_CHARS = 4096  # no path is longer
-# Of all patterns that apply in a folder, since each is tried for each file: a plain one costs 1.
+# The total cost of all patterns that apply in a folder, since each is tried for each file. A plain
+# pattern costs 1.
 MAX_COST = 5_000
 _COST = 100  # of a pattern that needs a state machine
 

@@ -43,6 +43,7 @@ from kb.text.timestamps import utc_timestamp
 from kb.types import (
     Attributes,
     ChunkChanges,
+    Document,
     DocumentWrite,
     FileNote,
     FileState,
@@ -56,8 +57,8 @@ __all__ = ["Indexer", "OnEvent", "Progress"]
 # A file modified this shortly before it was indexed may have changed again within the same tick of
 # the file system's clock, so its modification time proves nothing.
 _RACY_NS = 2_000_000_000
-_MAX_AHEAD = 32  # files that are read before their turn
-_WORTH_PIPELINE = 200  # new files; for fewer, starting a process takes longer than it saves
+_MAX_AHEAD = 32  # how many files may be read ahead
+_WORTH_PIPELINE = 200  # new files; with fewer, starting a process takes longer than it saves
 
 
 class Indexer:
@@ -100,9 +101,12 @@ class Indexer:
         text: str,
         attributes: Attributes | None = None,
         *,
+        replaces: Document | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> ChunkChanges:
-        """Store a note, which has no file; the store assigns it the path `note:<id>`.
+        """Store a note, which has no file; the store assigns it the path `note:<id>`. With
+        `replaces`, it takes the place of that note, which must be unchanged: otherwise
+        `EditConflict` is raised.
 
         `on_warning` is called for each part of its front matter that is ignored, and for a secret
         token in its text; without it, the warnings are logged.
@@ -114,7 +118,12 @@ class Indexer:
         note = document_builder.build_note(
             text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
         )
-        written = self._store.catalog.write_document(note.draft, note.chunks)
+        draft, expected = note.draft, None
+        if replaces is not None:
+            path, expected = replaces.doc_path, replaces.content_hash
+            draft = replace(draft, path=path, doc_path=path)
+        write = DocumentWrite(draft, note.chunks, replaces=expected)
+        (written,) = self._store.catalog.write_documents([write])
         for warning in note.warnings:
             (on_warning or logger(__name__).warning)(warning)
         return written
@@ -125,15 +134,15 @@ class _File:
     """A file that is being indexed.
 
     `parsing` stays None if the file is unchanged; `touched` means that its bytes had to be read to
-    find that out. `looks_same` means that the record names the same bytes and parser, but came from
-    an import: only parsing shows whether its passages are those of the file.
+    detect that. `looks_same` means that the stored hash and parser are the same, but came from an
+    import: only parsing shows whether the stored passages are those of the file.
     """
 
     scan: RootScan
     entry: FileEntry
     state: FileState | None
     doc_path: str
-    displaces: int | None = None  # the document that has its path, and moves away
+    displaces: int | None = None  # the document that occupies its path and is moved away
     is_read: bool = False
     touched: bool = False
     looks_same: bool = False
@@ -165,7 +174,7 @@ class _Run:
     renames: RenameIndex = field(default_factory=RenameIndex)
     included: tuple[str, ...] = ()  # files to read although they look like secrets
     files: Iterator[tuple[RootScan, FileEntry]] = field(default_factory=lambda: iter(()))
-    ahead: deque[_File] = field(default_factory=deque)  # files that were read before their turn
+    ahead: deque[_File] = field(default_factory=deque)  # files that were read ahead
     pipeline: ParserPipeline | None = None
 
     def run(self, paths: Iterable[str | os.PathLike[str]], resolve_links: bool) -> None:
@@ -194,10 +203,10 @@ class _Run:
                 file.close()
             if self.pipeline is not None:
                 self.pipeline.close()
-            self.batch.write()  # finished files are kept, whatever ends the run
+            self.batch.write()  # finished files are kept, however the run ends
         if not self.dry_run:
             self._keep_tags()
-        # Last, since a file that is gone here may have appeared in another root.
+        # Last, since a file that is missing here may have appeared in another root.
         for scan in scans:
             self._remove(scan)
         self.progress.start("read", done, total)
@@ -224,6 +233,16 @@ class _Run:
             )
             for root in plan.detached
         ]
+        scanned = {target.path for target in plan.targets}
+        self.report.warnings += [
+            FileNote(
+                f"{root.name}/",
+                f"belonged to the machine {root.machine}, where it is detached from now on; "
+                f"to return it, run there: kb attach {root.name} FOLDER",
+            )
+            for root in roots
+            if root.machine is not None and root.path in scanned
+        ]
         known = [(target, self._root(target)) for target in plan.targets]
         roots = [root for root in self.store.catalog.roots() if not root.detached]
         scans: list[RootScan] = []
@@ -233,7 +252,7 @@ class _Run:
             )
             scan = scan_root(target, root, self.store, roots, self.config.ingest)
             self.report.skipped += scan.notes(scan.walk.skipped)
-            self.report.warnings += scan.notes(scan.walk.warnings)
+            self.report.warnings += scan.notes((*scan.walk.warnings, *scan.unread_changes()))
             scans.append(scan)
         return scans
 
@@ -340,13 +359,14 @@ class _Run:
         try:
             self._update(file)
         except KbError:
-            raise  # the store or the parser processes fail, so every other file would fail too
+            # The store or the parser processes have failed, so every other file would fail too.
+            raise
         except Unsupported as unsupported:
             self.report.skipped.append(FileNote(doc_path, unsupported.reason))
             if not isinstance(unsupported, Unavailable) and not self.uploaded:
                 return
         except FileNotFoundError:
-            # The next run decides whether it is gone for good.
+            # The next run decides whether it was really removed.
             self.report.skipped.append(FileNote(doc_path, "vanished before it was read"))
         except ReadRefused as refused:  # replaced after the walk; the next run decides
             self.report.skipped.append(FileNote(doc_path, refused.reason))
@@ -460,7 +480,7 @@ class _Run:
         renamed_from: MissingDocument | None,
         written: ChunkChanges | None,
     ) -> None:
-        """Add a document to the report, with what was `written`; None in a dry run."""
+        """Add a document to the report, with the chunks `written` for it; None in a dry run."""
         is_unchanged = file.looks_same
         if written is not None:
             self.report.add_chunks(written)
@@ -475,8 +495,8 @@ class _Run:
             (self.report.added if file.state is None else self.report.changed).append(doc_path)
 
     def _keep_tags(self) -> None:
-        """Give a document whose file was replaced by that of another one the user's tags of the
-        other, which is removed."""
+        """Transfer the user's tags: if the file of a document was replaced with that of another
+        document, which is removed, the document gets the other one's tags."""
         catalog = self.store.catalog
         for doc_id, other in self.renames.replaced:
             sources = catalog.tag_sources(other.doc_id)

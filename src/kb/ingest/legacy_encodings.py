@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 _SAMPLE_BYTES = 64 * 1024
 _STEP_BYTES = 1024 * 1024
-_MIN_CHARS = 4  # of the language, in its encoding of several bytes
+_MIN_CHARS = 4  # of the language, in a multi-byte encoding
 
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
@@ -30,7 +30,7 @@ _UTF8_LETTER = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
 
 
 class Encoding(NamedTuple):
-    """An encoding: the name that Python has for it, and the name that people know."""
+    """An encoding: its name in Python, and its common name."""
 
     codec: str
     name: str
@@ -94,7 +94,8 @@ def _decoded(data: bytes, codec: str) -> str | None:
 
 
 def _is_japanese(text: str) -> bool:
-    """Kana are in every Japanese sentence; half-width ones are what other bytes become."""
+    """Whether a text is Japanese: every sentence has kana. Half-width kana do not count, because
+    bytes of other encodings decode to them."""
     kana, high = len(_KANA.findall(text)), _high_chars(text)
     return (
         kana >= _MIN_CHARS
@@ -105,7 +106,8 @@ def _is_japanese(text: str) -> bool:
 
 
 def _is_chinese(text: str) -> bool:
-    """Most characters are among the 3,755 frequent ones of GB 2312, or the 5,401 of Big5."""
+    """Whether most characters are among the 3,755 frequent ones of GB 2312, or the 5,401 of
+    Big5."""
     han = _HAN.findall(text)
     return len(han) >= _MIN_CHARS and _is_east_asian(text, _high_chars(text))
 
@@ -137,7 +139,7 @@ def _share(chars: list[str], is_frequent: Callable[[str], bool]) -> float:
 
 
 def _in_gb2312(char: str) -> bool:
-    """Whether a character is of the first level of GB 2312, with the frequent ones."""
+    """Whether a character is in the first level of GB 2312, which contains the frequent ones."""
     return b"\xb0\xa1" <= char.encode("gb2312", "ignore") <= b"\xd7\xf9"
 
 
@@ -146,7 +148,8 @@ def _in_big5(char: str) -> bool:
 
 
 def _is_western(data: bytes) -> bool:
-    """Whether Windows-1252 gives mostly ASCII, and letters or punctuation beyond it."""
+    """Whether the text, decoded as Windows-1252, is mostly ASCII, and most other characters are
+    letters or punctuation."""
     sample = data[:_SAMPLE_BYTES]
     if _CONTROLS.search(data) or _CP1252_UNUSED.search(data):
         return False

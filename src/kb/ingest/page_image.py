@@ -1,5 +1,5 @@
-"""A page of a PDF as an image, with the places of a passage. Runs in a process of its own, because
-PDFs come from anywhere: a crash or a loop there harms nothing else.
+"""A page of a PDF as an image, with the positions of a passage. Runs in a separate process, because
+PDFs come from anywhere: a crash or an endless loop there harms nothing else.
 
 The process reads a line of JSON and the PDF from stdin, and writes JSON to stdout.
 """
@@ -11,39 +11,71 @@ import json
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from kb import deadline
 from kb.errors import InvalidRequest, NotFound
+from kb.ingest.parser_limits import exit_with_parent
+from kb.ingest.parser_process import minimal_environment
 from kb.types import JsonDict
 
 TIMEOUT_S = 20.0
+_POLL_S = 0.05  # between two checks of the deadline
 _MEMORY_BYTES = 2 << 30
 _MAX_PIXELS = 6_000_000
-_PIECE_WORDS = 7  # of a passage, searched at a time: line breaks differ from those of the text
+_MAX_SIDE = 10_000  # pixels
+# A passage is searched in pieces of this many words, because line breaks differ from those of the
+# text.
+_PIECE_WORDS = 7
 _MAX_PIECES = 80
-_SAME_LINE, _WORD_GAP = 0.006, 0.015  # as shares of the page
+_SAME_LINE, _WORD_GAP = 0.006, 0.015  # as fractions of the page
 
 
 def page_image(data: bytes, page: int, passage: str = "", width: int = 1000) -> JsonDict:
     """The image of a page (from 1) as base64 PNG, its size, the number of pages, and the boxes of
-    `passage` as shares of the page: left, top, width, height. Raises `NotFound` for a page that
-    does not exist, and `InvalidRequest` for a file that cannot be shown."""
+    `passage` as fractions of the page: left, top, width, height. Raises `NotFound` for a page that
+    does not exist, `InvalidRequest` for a file that cannot be shown, and the error of the current
+    deadline, which also stops the process."""
     header = json.dumps({"page": page, "passage": passage, "width": width}).encode() + b"\n"
-    command = [sys.executable, "-I", "-m", "kb.ingest.page_image"]
     try:
-        done = subprocess.run(
-            command, input=header + data, capture_output=True, timeout=TIMEOUT_S, check=False
-        )
-        shape = json.loads(done.stdout) if done.returncode == 0 else {}
-    except (subprocess.TimeoutExpired, OSError, ValueError):
+        shape = json.loads(_run(header + data))
+    except (subprocess.SubprocessError, OSError, ValueError):
         shape = {}
     if "pages" in shape and "image" not in shape:
         raise NotFound(f"there is no page {page}", f"it has {shape['pages']} pages")
     if "image" not in shape:
         raise InvalidRequest("the page cannot be shown", "open the original")
     return dict(shape)
+
+
+def _run(data: bytes) -> bytes:
+    """Start the process with `data` as its input, and return its output. Raises the error of the
+    current deadline, and `TimeoutExpired` after `TIMEOUT_S`."""
+    command = [sys.executable, "-I", "-m", "kb.ingest.page_image"]
+    end = time.monotonic() + TIMEOUT_S
+    rest: bytes | None = data
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=minimal_environment(),
+    ) as process:
+        try:
+            while True:
+                try:
+                    output, _ = process.communicate(rest, timeout=_POLL_S)
+                    return output if process.returncode == 0 else b""
+                except subprocess.TimeoutExpired:
+                    deadline.check()
+                    if time.monotonic() > end:
+                        raise
+                    rest = None  # the next call continues with what is left
+        finally:
+            process.kill()
 
 
 # --- in the process -------------------------------------------------------------------------------
@@ -63,6 +95,7 @@ def _limit() -> None:
     seconds = int(TIMEOUT_S)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    exit_with_parent(sys.stdout.fileno())
 
 
 def _render(data: bytes, page: int, passage: str, width: int) -> JsonDict:
@@ -73,7 +106,13 @@ def _render(data: bytes, page: int, passage: str, width: int) -> JsonDict:
         return {"pages": len(document)}
     sheet = document[page - 1]
     wide, high = sheet.get_size()
-    scale = min(width / max(wide, 1.0), (_MAX_PIXELS / max(wide * high, 1.0)) ** 0.5)
+    scale = min(
+        width / max(wide, 1.0),
+        (_MAX_PIXELS / max(wide * high, 1.0)) ** 0.5,
+        _MAX_SIDE / max(wide, high, 1.0),
+    )
+    if min(wide, high) * scale < 1.0:
+        return {}
     bitmap = sheet.render(scale=scale, rev_byteorder=True)
     return {
         "image": base64.b64encode(_png(bitmap)).decode(),
@@ -100,7 +139,7 @@ def _png(bitmap: Any) -> bytes:
 
 
 def _boxes(text: Any, passage: str, wide: float, high: float) -> Iterator[Sequence[float]]:
-    """The places of the passage's words, in pieces, in the order of the page."""
+    """The positions of the passage's words, piece by piece, in the order of the page."""
     words = passage.split()
     at = 0
     for start in range(0, min(len(words), _PIECE_WORDS * _MAX_PIECES), _PIECE_WORDS):

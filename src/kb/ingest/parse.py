@@ -19,7 +19,7 @@ from kb.types import FileNote
 __all__ = ["GROUP", "HEAD_BYTES", "Parsers", "Unreadable", "Unsupported", "decode"]
 
 GROUP = "kb.parsers"
-HEAD_BYTES = 8192  # of a file, to detect its format
+HEAD_BYTES = 8192  # the start of a file, by which its format is detected
 _REQUIRED = ("name", "version", "accepts", "parse")
 
 

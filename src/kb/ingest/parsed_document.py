@@ -17,8 +17,8 @@ from kb.types import Attributes, ChunkDraft
 @dataclass(frozen=True, slots=True)
 class ChunkedDocument:
     """A `ports.Parsed` with chunks instead of blocks. `chunks` can be iterated once; a long file is
-    parsed during the iteration. With `lang_detected`, a `lang` of None means that the text does not
-    show its language either."""
+    parsed during the iteration. With `lang_detected`, a `lang` of None means that the language
+    could not be detected from the text either."""
 
     type: str
     title: str | None

@@ -6,6 +6,9 @@ and CPU time are limited inside the parser process:
     Linux     by the kernel: an allocation beyond the limit fails
     Windows   by a job object, in the same way
     macOS     by a thread that checks the memory and exits, since the system has no such limit
+
+The process also exits when its parent exits, because the parent's end of the pipe between them is
+then closed.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ _OCR_BYTES = 1536 * _MB
 _OCR_S = 1200.0
 _SPARE_CPU_S = 5.0
 _CHECK_INTERVAL_S = 0.05
+_PARENT_INTERVAL_S = 1.0  # Windows can only poll a pipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ class Limits:
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time after which an orphaned parser process ends. Longer than `timeout_s`, which
-        applies while the parent process is alive."""
+        """The CPU time after which the system ends a parser process, even if it is in a library
+        that lets no other thread run. Longer than `timeout_s`, which the parent process checks."""
         return self.timeout_s + _SPARE_CPU_S
 
 
@@ -73,6 +77,15 @@ def limit_cpu(seconds: float) -> None:
     """Have the system end this process after this much more CPU time; 0 removes the limit."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def exit_with_parent(pipe: int) -> None:
+    """Have this process end as soon as the other end of `pipe`, which only its parent holds, is
+    closed. Not a signal at the parent's death (`PR_SET_PDEATHSIG`): Linux sends that when the
+    thread ends that started the process, not the process."""
+    import _thread  # `threading` takes longer to import
+
+    _thread.start_new_thread(_wait_for_close, (pipe,))
 
 
 def limit_memory(size_bytes: int) -> None:
@@ -119,6 +132,19 @@ if sys.platform == "win32":
     _EXTENDED_LIMITS, _LIMIT_PROCESS_MEMORY = 9, 0x100
     _job: int | None = None
 
+    def _wait_for_close(pipe: int) -> None:
+        import _winapi
+        import msvcrt
+        import time
+
+        handle = msvcrt.get_osfhandle(pipe)
+        try:
+            while True:
+                _winapi.PeekNamedPipe(handle, 0)
+                time.sleep(_PARENT_INTERVAL_S)
+        except OSError:
+            os._exit(0)
+
     def _limit_job(size_bytes: int) -> None:
         """Assign this process to a job object, whose limit can be changed later."""
         global _job
@@ -143,6 +169,14 @@ if sys.platform == "win32":
 
 else:
     _memory_limit_bytes = 0
+
+    def _wait_for_close(pipe: int) -> None:
+        import select
+
+        poll = select.poll()
+        poll.register(pipe, 0)  # a closed pipe is reported anyway
+        poll.poll()
+        os._exit(0)
 
     def _start_watching(size_bytes: int) -> None:
         """Exit once this process uses more than `size_bytes` of memory. The thread runs only when

@@ -20,7 +20,7 @@ from kb.ports import Source
 
 MAX_FILE_BYTES = 16 * 1024
 _PIPE_BYTES = 60 * 1024  # a pipe holds 64 kB on Linux and macOS
-_REQUEST_BYTES = 1024  # around the bytes of a file
+_REQUEST_BYTES = 1024  # overhead per file
 
 
 class ParserPipeline:
@@ -31,7 +31,7 @@ class ParserPipeline:
         self._limits = limits
         self._on_wait = on_wait
         self._process: ParserProcess | None = None
-        self._sent: deque[PipelinedParsing] = deque()  # their results have not arrived
+        self._sent: deque[PipelinedParsing] = deque()  # files whose results have not arrived yet
         self._sent_bytes = 0
 
     def start(self, parser: str, source: Source) -> PipelinedParsing:
@@ -54,7 +54,8 @@ class ParserPipeline:
         self._sent_bytes += parsing.size
 
     def turn_of(self, parsing: PipelinedParsing) -> None:
-        """Receive the results before that of `parsing`, or send it again if its process ended."""
+        """Receive the results that precede that of `parsing`, or send the file again if its process
+        has ended."""
         while parsing in self._sent and self._sent[0] is not parsing:
             self._sent[0].prefetch()
         if parsing not in self._sent:
@@ -62,8 +63,8 @@ class ParserPipeline:
             self.turn_of(parsing)
 
     def remove(self, parsing: PipelinedParsing, *, usable: bool) -> None:
-        """Take out a file whose result has arrived, or failed. If the process cannot be used any
-        more, the files behind it will be sent to another one."""
+        """Remove a file whose result has arrived or which has failed. If the process can no longer
+        be used, the files behind it will be sent to another one."""
         if parsing not in self._sent:
             return
         usable = usable and parsing is self._sent[0]

@@ -19,7 +19,7 @@ _WAIT_S = 0.25  # between two calls of `on_wait`
 _START_S = 60.0
 _END_S = 5.0
 _READ_BYTES = 256 * 1024
-# The environment of the process: what programs need to start, and nothing that may be a secret.
+# What programs need to start.
 _VARIABLES = frozenset({
     "PATH", "HOME", "USERPROFILE", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "VIRTUAL_ENV",
     "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "SYSTEMROOT", "WINDIR",
@@ -27,8 +27,8 @@ _VARIABLES = frozenset({
     "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
 })  # fmt: skip
 _PREFIXES = ("LC_", "PYTHON", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "COVERAGE_")
-# The process gets the module path of this one, whatever has been added to it. -P keeps Python from
-# searching the current folder, which may be untrusted, before that.
+# The process gets the module search path of this one, including everything that was added to it. -P
+# keeps Python from searching the current folder, which may be untrusted, before that.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; from kb.ingest.parser_worker import main; main()"
 )
@@ -48,7 +48,8 @@ class ParserProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env=_environment(),
+                # Each further thread would take 64 MB of the memory limit for its own heap.
+                env={**minimal_environment(), "MALLOC_ARENA_MAX": "1"},
                 # Detached from the terminal: this process handles Ctrl-C and ends it.
                 start_new_session=sys.platform != "win32",
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
@@ -154,7 +155,8 @@ class ParserProcess:
         self._out.close()
 
 
-def _environment() -> dict[str, str]:
+def minimal_environment() -> dict[str, str]:
+    """The environment of a process that reads untrusted files: no keys, passwords or addresses."""
     return {
         key: value
         for key, value in os.environ.items()
@@ -188,7 +190,8 @@ if sys.platform == "win32":
     import msvcrt
 
     def _is_readable(descriptor: int) -> bool:
-        """Wait a moment for data or the end of the stream. Windows can only poll a pipe."""
+        """Wait briefly; return whether there is data or the stream has ended. Windows can only poll
+        a pipe."""
         handle = msvcrt.get_osfhandle(descriptor)
         until = time.monotonic() + _WAIT_S
         try:

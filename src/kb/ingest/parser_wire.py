@@ -159,7 +159,7 @@ def error_of(value: Any) -> tuple[str, str]:
 def _field(message: Any, name: str, kind: type) -> Any:
     value = message.get(name) if isinstance(message, dict) else None
     if not isinstance(value, kind):
-        raise MalformedMessage(f"{name} is not a {kind.__name__}")
+        raise MalformedMessage(f"{name} is not of type {kind.__name__}")
     return value
 
 

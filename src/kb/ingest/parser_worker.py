@@ -1,8 +1,8 @@
 """The program of a parser process: reads files from standard input, and writes their chunks to
 standard output.
 
-`parser_pool` starts it, and it ends when its input ends. It imports as little as possible, since
-the first file of a run waits for it.
+`parser_pool` starts it. It ends when its input ends, even while it parses a file. It imports as
+little as possible, since the first file of a run waits for it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from kb import __version__
 from kb.ingest import parser_wire as wire
 from kb.ingest.decode import Unavailable, Unsupported
 from kb.ingest.parsed_document import ChunkedDocument, parse_and_chunk
-from kb.ingest.parser_limits import OUT_OF_MEMORY, limit_cpu, limit_memory
+from kb.ingest.parser_limits import OUT_OF_MEMORY, exit_with_parent, limit_cpu, limit_memory
 from kb.ingest.parser_registry import load_parser
 from kb.ports import Parser, Source
 
 _REASON_CHARS = 2000
-_STEPS = 100  # at most, of one file
+_STEPS = 100  # progress messages for one file, at most
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process, not the keyboard
     requests, responses = _pipes()
+    exit_with_parent(requests.fileno())
     parsers: dict[tuple[str, int], Parser] = {}
     _send(responses, {"version": __version__})
     while (request := wire.read(requests.read)) is not None:

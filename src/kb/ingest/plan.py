@@ -146,8 +146,8 @@ class _Planner:
         return None
 
     def _add_missing(self, given: str, path: str) -> None:
-        """Handle a path that does not exist: scan it if the store has documents there, which may
-        be gone; report the root if that is missing as well."""
+        """Handle a path that does not exist: scan it if the store has documents there, since their
+        files may have been removed; report the root if that is missing as well."""
         candidates = [self._target(folder, path) for folder in self.roots if contains(folder, path)]
         known = [
             target

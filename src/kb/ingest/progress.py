@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from kb.types import ChunkDraft
 
-EVERY_CHUNKS = 256  # of one document, between two events
-_STEPS = 100  # at most, of one file
+EVERY_CHUNKS = 256  # chunks of one document between two events
+_STEPS = 100  # progress messages for one file, at most
 
 
 @dataclass(frozen=True, slots=True)

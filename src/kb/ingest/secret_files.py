@@ -22,7 +22,7 @@ from kb.ingest.secret_settings import (
     sets_secret,
 )
 
-HEAD_BYTES = 64 * 1024  # of a file, to detect secrets
+HEAD_BYTES = 64 * 1024  # the start of a file, in which secrets are detected
 HOW_TO_INCLUDE = "to read it anyway, add it to ingest.include_secrets"
 SECRET = "may hold secrets"
 BY_NAME = f"{SECRET}, judging by its name ({HOW_TO_INCLUDE})"
@@ -59,6 +59,9 @@ _SECRET_ENDS = (
 
 _SCRIPT_ENDS = (".bash", ".bat", ".cmd", ".csh", ".fish", ".ksh", ".ps1", ".sh", ".zsh")
 _DOCKERFILES = ("dockerfile", "containerfile")
+_SETTINGS_ENDS = (
+    ".cfg", ".cnf", ".conf", ".config", ".ini", ".json", ".properties", ".toml", ".yaml", ".yml",
+)  # fmt: skip
 _COOKIES = re.compile(rb"\s*# (?:Netscape )?HTTP Cookie File")
 _COMMENTS = (b"#", b";", b"//")
 _PREAMBLE = re.compile(rb"(?:\s+|[#;][^\n]*|//[^\n]*)*(?:---[ \t]*\n\s*)?")
@@ -118,7 +121,7 @@ _HASHED = re.compile(
     re.IGNORECASE,
 )
 _LINES = 50  # lines of a list to examine
-# What the exports of browsers and password managers call their columns.
+# Names of columns in exports of browsers and password managers.
 _PASSWORD_COLUMN = re.compile(
     rb"(?:login[ _]?)?(?:password|passwort|passwd|pwd|kennwort)|mot de passe|contrase\xc3\xb1a"
     rb"|wachtwoord|senha|\xe5\xaf\x86\xe7\xa0\x81|\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89",
@@ -165,6 +168,8 @@ def secret_reason(path: str, head: bytes, included: Iterable[str] = ()) -> str |
         head,
         is_script=name.endswith(_SCRIPT_ENDS),
         is_docker=name.startswith(_DOCKERFILES) or name.endswith(".dockerfile"),
+        is_settings=name.endswith(_SETTINGS_ENDS),
+        is_mailbox=name.endswith(".mbox"),
     )
     return None if kind is None else f"{kind} ({HOW_TO_INCLUDE})"
 
@@ -184,11 +189,15 @@ def sheet_reason(text: str) -> str | None:
 
 
 def token_warning(text: str) -> str | None:
-    """Return a warning about a text that is read although it has the token of a service in it: a
-    note or a program is more than its token. None if there is none."""
+    """Return a warning about a text that is read although it contains the token of a service or a
+    private key; None if there is neither. A note or a program with a token is read for its other
+    content."""
+    if "PRIVATE KEY" in text and _has_key(text.encode("utf-8", "replace")):
+        return "contains a private key and was read anyway; if the key is real, replace it"
     start = find_token(text)
     return start and (
-        f"has what looks like a secret token ({start}), and is read; if it is real, revoke it"
+        f"contains what looks like a secret token ({start}) and was read anyway; if the "
+        "token is real, revoke it"
     )
 
 
@@ -239,9 +248,12 @@ def _normalize_case(path: str) -> str:
 # --- the first bytes ------------------------------------------------------------------------------
 
 
-def _kind_of_secret(head: bytes, *, is_script: bool, is_docker: bool) -> str | None:
+def _kind_of_secret(
+    head: bytes, *, is_script: bool, is_docker: bool, is_settings: bool, is_mailbox: bool
+) -> str | None:
     """Which kind of secret the file holds, if any. Its beginning, after comments, rules out most
-    kinds, so that for most files one search for a private key is enough."""
+    kinds, so that for most files one search for a private key is enough. The messages of a mailbox
+    are examined one by one when they are parsed."""
     text = _as_utf8(head[:HEAD_BYTES])
     if _COOKIES.match(text):
         return "holds cookies"
@@ -249,7 +261,8 @@ def _kind_of_secret(head: bytes, *, is_script: bool, is_docker: bool) -> str | N
         return "holds a script with secrets"
     if (is_docker or is_dockerfile(text)) and dockerfile_sets_secret(text):
         return "holds a Dockerfile with secrets"
-    if b"PRIVATE KEY" in text and _is_key(_without_comments(text)):
+    has_key = b"PRIVATE KEY" in text and not is_mailbox
+    if has_key and (_is_key(_without_comments(text)) or (is_settings and _has_key(text))):
         return "holds a private key"
     preamble = _PREAMBLE.match(text)
     bare = text if preamble is None else text[preamble.end() :]
@@ -282,6 +295,14 @@ def _is_key(text: bytes) -> bool:
         if is_private or begins:
             size += _count(block[0])
     return private and 2 * size > _count(text)
+
+
+def _has_key(text: bytes) -> bool:
+    """Whether a private key is anywhere in the text."""
+    return any(
+        b"PRIVATE KEY" in block[1] and _KEY_BODY.search(block[2]) is not None
+        for block in _BLOCK.finditer(text)
+    )
 
 
 def _count(text: bytes) -> int:
@@ -341,7 +362,7 @@ def _is_password_table(lines: list[bytes]) -> bool:
 
 
 def _has_password_rows(text: str) -> bool:
-    """Whether rows of a spreadsheet, whose cells `|` separates, have a column of passwords beside
+    """Whether the rows of a spreadsheet, with `|` between cells, have a column of passwords beside
     one of accounts."""
     lines = text.encode("utf-8", "ignore").split(b"\n")
     for number, line in enumerate(lines):

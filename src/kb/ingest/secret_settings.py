@@ -33,7 +33,7 @@ _SECRET_NAME = re.compile(
 _CAMEL_CASE_NAME = re.compile(
     rb"[A-Za-z0-9]*(?:Secret|Token|Password|Passphrase|ApiKey|APIKey|PrivateKey|AccessKey)"
 )
-# Tokens that give no access, such as those of pages, requests and versions.
+# Tokens that grant no access, such as those of pages, requests and versions.
 _PAGE_TOKEN = re.compile(
     rb"(?:next|page|change|request|continuation|sync|sequence|upload|update|cursor|pagination)"
     rb"[_.-]?token",
@@ -107,7 +107,7 @@ _SHELL_WORD = re.compile(rb"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"';&|#]+)")
 # In `rclone.conf`, the value of `token` is a JSON object.
 _JSON_TOKEN = re.compile(rb"\{[^\n]{0,200}\"(?:access|refresh)_token\"[ \t]*:[ \t]*\"[^\"]{8}")
 
-# The tokens of services, which begin with a mark that nothing else begins with.
+# The tokens of services, which have distinctive prefixes.
 _TOKEN = re.compile(
     rb"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}|glpat-[\w-]{20}"
     rb"|xox[abeoprs]-[A-Za-z0-9-]{20,}|npm_[A-Za-z0-9]{36}|pypi-[\w-]{60,}|hf_[A-Za-z0-9]{34}"
@@ -155,8 +155,8 @@ def sets_secret(text: bytes) -> bool:
 
 
 def script_sets_secret(text: bytes) -> bool:
-    """Whether a shell script sets a variable to a secret, or has a token or a URL with a password
-    in it. Most of its lines are commands, so it is not a list of settings."""
+    """Whether a shell script sets a variable to a secret, or contains a token or a URL with a
+    password. Most of its lines are commands, so it is not a list of settings."""
     if _may_have_token(text) and _has_token(text):
         return True
     for match in _SHELL_VARIABLE.finditer(text):
@@ -173,7 +173,7 @@ def script_sets_secret(text: bytes) -> bool:
 
 
 def dockerfile_sets_secret(text: bytes) -> bool:
-    """Whether a Dockerfile sets a variable to a secret, or has a token in it."""
+    """Whether a Dockerfile sets a variable to a secret, or contains a token."""
     if _may_have_token(text) and _has_token(text):
         return True
     for match in _DOCKER_VARIABLES.finditer(text):
@@ -200,7 +200,7 @@ def find_token(text: str) -> str | None:
 
 
 def is_shell_script(text: bytes) -> bool:
-    """Whether the text begins with the line that names a shell."""
+    """Whether the text begins with the shebang line of a shell."""
     return _SHEBANG.match(text) is not None
 
 
@@ -224,7 +224,7 @@ def _settings(text: bytes) -> tuple[list[_Setting], int]:
 
 
 def _expand_json(text: bytes) -> bytes:
-    """Put every member of JSON objects on a line of its own, as in indented JSON."""
+    """Put every member of JSON objects on a separate line, as in indented JSON."""
     if not text.lstrip().startswith((b"{", b"[{")):
         return text
     return _NEXT_MEMBER.sub(b",\n", _BRACKETS.sub(rb"\n\1\n", text))
@@ -287,8 +287,8 @@ def _sets_php_secret(text: bytes) -> bool:
 
 
 def _sets_xml_secret(text: bytes) -> bool:
-    """Whether XML settings have a password, as in those of Maven and .NET. Documents have
-    sentences; comments do not count."""
+    """Whether XML settings have a password, as in those of Maven and .NET. A file with sentences is
+    a document, not settings. Comments are ignored."""
     plain = _XML_COMMENT.sub(b"", text)
     values = (match[1] or match[2] for match in _XML_PASSWORD.finditer(plain))
     if not any(_is_real(value) and _is_mixed(value) for value in values) and not _connects(plain):
@@ -328,7 +328,7 @@ def _is_real_token(token: bytes) -> bool:
 
 
 def _is_token_alone(text: bytes) -> bool:
-    """Whether the text has hardly anything but tokens."""
+    """Whether the text consists almost entirely of tokens."""
     size = sum(len(match[0]) for match in _TOKEN.finditer(text))
     return 5 * size > 4 * sum(map(len, text.split()))
 

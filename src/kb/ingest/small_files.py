@@ -37,8 +37,7 @@ def can_parse_locally(parser: Parser, data: bytes) -> bool:
 
 
 def is_short_text(parser: Parser, data: bytes) -> bool:
-    """Whether `data` is a text that `parser` parses in little time, so that others can wait for
-    it."""
+    """Whether `data` is a text that `parser` parses so quickly that others can wait for it."""
     size = min(parser.max_local_bytes, MAX_FILE_BYTES) if isinstance(parser, FormatParser) else 0
     return len(data) <= size
 
@@ -63,7 +62,7 @@ class LocalParsing:
         self.close()
 
     def document(self) -> ChunkedDocument:
-        """Return the parsed document. Raises what the parser raises."""
+        """Return the parsed document. Errors of the parser are not caught."""
         return parse_and_chunk(self._parser, self._source, self._max_chars)
 
     def receive_all(self) -> None:

@@ -73,7 +73,7 @@ def _end(line: str, start: int, limit: int) -> int:
         ends = [match.end() for match in pattern.finditer(line, half, stop + 1)]
         if ends := [end for end in ends if start < end <= stop]:
             return ends[-1]
-    # In the first half too, because a word that is cut is in no chunk. Vowel signs and accents
+    # Search the first half too, because a word that is cut is in no chunk. Vowel signs and accents
     # match as well, but belong to a word.
     ends = [match.end() for match in _BETWEEN.finditer(line, start, stop)]
     if ends := [end for end in ends if unicodedata.category(line[end - 1])[0] != "M"]:

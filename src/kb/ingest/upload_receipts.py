@@ -1,8 +1,8 @@
-"""Receipts: which files in the folder of uploads kb has written.
+"""Receipts: record which files in the upload folder kb has written.
 
-A receipt is an empty file in `.kb-uploads`, named by a digest of the upload's name and one of its
-content. A file without a receipt was not uploaded, or was edited since. The server writes receipts;
-ingest uses them to keep documents of uploads that the walk leaves out.
+A receipt is an empty file in `.kb-uploads`, whose name consists of a digest of the upload's name
+and one of its content. A file without a receipt was not uploaded, or was edited since. The server
+writes receipts; ingest uses them to keep documents of uploads that the walk leaves out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def name_digest(name: str) -> str:
 
 
 def receipt_path(work: Path, name: str, digest: str) -> Path:
-    """The receipt for an upload with this name and digest of its content."""
+    """The path of the receipt for an upload with this name and content digest."""
     return work / f"{name_digest(name)}.{digest}"
 
 

@@ -2,7 +2,10 @@
 
 Reads folders, never files. Ignored and hidden files and tool folders are omitted silently; secrets,
 links and unreadable entries are reported as skipped. A folder that cannot be read is `unseen`: the
-files recorded below it must not be taken for removed.
+files recorded below it must not be treated as removed.
+
+In a Maildir, every folder but the inbox has a name that begins with a dot, such as `.Sent`. These
+are not hidden.
 """
 
 from __future__ import annotations
@@ -58,6 +61,19 @@ def walk(
     return WalkResult(
         tuple(files), tuple(walker.skipped), tuple(walker.unseen), tuple(walker.warnings)
     )
+
+
+def is_hidden(root: str, inside: str) -> bool:
+    """Whether the walk of `root` omits the file at the path `inside` it because a name begins with
+    a dot."""
+    names = inside.split(os.sep)
+    hidden = file_names.hidden_name(names)
+    folders = (names[: number + 1] for number, name in enumerate(names) if name[:1] == ".")
+    return hidden or not all(_is_mail_folder(os.path.join(root, *each)) for each in folders)
+
+
+def _is_mail_folder(path: str) -> bool:
+    return all(os.path.isdir(os.path.join(path, name)) for name in ("cur", "new", "tmp"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +136,7 @@ class _Walker:
         """Add the folder's files, and return its subfolders."""
         try:
             # Stays open while its entries are examined, so that they belong to this folder even if
-            # its path is replaced meanwhile.
+            # its path is replaced in the meantime.
             with (
                 open_folder(self.root, folder.disk_path, follow_links=self.follow_links) as opened,
                 os.scandir(opened) as listing,
@@ -165,7 +181,7 @@ class _Walker:
             real = os.path.realpath(real)
         if reason := self._exclusion(entry.name, at, is_folder):
             if self.part and is_within(self.part, at.path):
-                self._skip(at.path, reason)  # requested by path, so not omitted silently
+                self._skip(at.path, reason)  # requested by its path, so not omitted silently
         elif reason := self._refusal(entry, real, is_folder):
             self._skip(at.path, reason)
         elif not is_folder:
@@ -188,11 +204,17 @@ class _Walker:
         """Why the entry is omitted silently; None if it is not."""
         if name in file_names.TOOL_FOLDERS:
             return f"{name} is never read"
-        if name.startswith(".") and not self.hidden:
+        if not self.hidden and self._is_hidden(name, at, is_folder):
             return "hidden"
         if at.rules and (rules := ignore.ignoring_rules(at.rules, at.path, folder=is_folder)):
             return f"ignored by {rules.source}"
         return None
+
+    def _is_hidden(self, name: str, at: _Folder, is_folder: bool) -> bool:
+        if name.startswith("."):
+            return not is_folder or not _is_mail_folder(os.path.join(self.root, at.disk_path))
+        parent = at.path.rpartition("/")[0].rpartition("/")[2]
+        return parent.startswith(".") and name not in file_names.MAIL_FOLDERS
 
     def _refusal(self, entry: os.DirEntry[str], real: str, is_folder: bool) -> str | None:
         """Why the entry must not be read; None if it may be."""

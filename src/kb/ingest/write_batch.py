@@ -13,8 +13,8 @@ from kb.errors import DiskFull
 from kb.ports import Catalog
 from kb.types import ChunkChanges, DocumentWrite
 
-_MAX_CHARS = 1 << 20  # of all texts: about a tenth of a second for which other writers wait
-_MAX_AGE_S = 0.5  # so that a slow parser does not delay the documents before it
+_MAX_CHARS = 1 << 20  # of all texts: other writers wait for about a tenth of a second
+_MAX_AGE_S = 0.5  # so that a slow parser does not delay documents that are ready
 
 OnWritten = Callable[[ChunkChanges], None]
 

@@ -3,8 +3,7 @@
     async with AsyncClient("http://127.0.0.1:8765", api_key=key) as client:
         response = await client.search("how long do the batteries last?", top=5)
 
-Results are the JSON of the HTTP API, which the reference describes. Errors are those of
-`kb.errors`.
+Results are the JSON of the HTTP API; see the reference. Errors are those of `kb.errors`.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class AsyncClient:
         return await self._call("POST", "/documents", json={"text": text, **options})
 
     async def status(self) -> JsonDict:
-        """What the store contains."""
+        """Describe the contents of the store."""
         return await self._call("GET", "/status")
 
     async def _call(self, method: str, path: str, **options: Any) -> JsonDict:
@@ -86,4 +85,6 @@ def _error_of(response: httpx.Response) -> errors.KbError:
         cls = _BY_CODE.get(error["code"], errors.KbError)
         return cls(error["message"], error.get("hint") or "")
     except (ValueError, KeyError, TypeError):
-        return errors.KbError(f"the server answered {response.status_code}", "see its log")
+        return errors.KbError(
+            f"the server responded with status {response.status_code}", "see its log"
+        )

@@ -21,8 +21,8 @@ from kb.types import Filters
 
 
 class KbRetriever(BaseRetriever):
-    """Searches a knowledge base. The text of a document is a whole passage, and its metadata has
-    the citation as `source`.
+    """Searches a knowledge base. Each document is a whole passage, with its citation as `source` in
+    the metadata.
 
     `kb` is an open knowledge base; without it, the one at `store` is opened when it is first used.
     """

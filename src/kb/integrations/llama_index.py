@@ -20,8 +20,9 @@ from kb.types import Filters
 
 
 class KbRetriever(BaseRetriever):
-    """Searches a knowledge base. A node is a whole passage, and its metadata has the citation as
-    `source`. Its score is the probability that it is about the query, or else that of the search.
+    """Searches a knowledge base. Each node is a whole passage, with its citation as `source` in the
+    metadata. Its score is the probability that it is relevant to the query or, if that is unknown,
+    the score of the search.
 
     `kb` is an open knowledge base; without it, the one at `store` is opened.
     """

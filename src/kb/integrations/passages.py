@@ -1,4 +1,4 @@
-"""The passages of a search, with the metadata that a program needs to cite and to open them."""
+"""The passages of a search, with the metadata that a program needs to cite and open them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def search(
 
 
 def metadata_of(hit: Hit) -> dict[str, Any]:
-    """What is known about a passage, without empty values. `source` is its citation, which
-    `kb get` opens."""
+    """The metadata of a passage, without empty values. `source` is its citation, which `kb get`
+    opens."""
     citation = hit.citation
     values: dict[str, Any] = {
         "source": citation.uri,

@@ -5,11 +5,16 @@
     conversation          answers that a language model writes, with checked citations
     ingestion             runs an ingest, for paths and for uploads
     retriever_searches    searches with a fixed set of retrievers
-    lookup                finds documents and passages by their names
+    lookup                finds documents and passages by name
     notes                 checks the attributes of a note before it is stored
     passages              opens citations, and compares the text with what was indexed
+    images                images that a document shows
     rendering             the text of a document as elements for the web page
+    rendering_process     the same for long documents, in a parser process under limits
+    markdown_math         formulas in Markdown
+    tex_math              formulas in TeX as MathML elements
     library_map           the library as a map of documents
+    statistics            figures: growth, most read, stale, orphan and near-duplicate documents
     status                describes a store: contents, vectors, pending work
     archive               exports, imports, and attaching imported folders
     store_copy            copies a store into another one, and verifies the copy

@@ -95,20 +95,20 @@ def attach(
         raise NotFound(f"the store has no folder {name!r}", "kb status lists its folders")
     given = root.path if folder is None else os.path.expanduser(os.fspath(folder))
     if "\0" in given or not os.path.isdir(path := os.path.realpath(given)):
-        raise PathMissing(f"{given!r} is not a folder", f"name another: kb attach {name} FOLDER")
+        raise PathMissing(f"{given!r} is not a folder", f"give its folder: kb attach {name} FOLDER")
     included = included_paths(ingest.include_secrets)
     if leads_to_secret(path, folder=True) and not is_included(path, included):
         raise InvalidRequest(f"{path} {SECRET}", HOW_TO_INCLUDE)
     if any(each.path == path for each in store.catalog.roots() if each.root_id != root.root_id):
-        raise InvalidRequest(f"{path} is in the store already", "kb status lists its folders")
+        raise InvalidRequest(f"{path} is already in the store", "kb status lists its folders")
     _check_not_inside(store, root, path)
     states = store.catalog.file_states(root.root_id).values()
     files = [os.path.join(path, os.fsdecode(each.os_path or each.path)) for each in states]
     present = [file for file in files if os.path.lexists(file)]
     if files and not present:
         raise InvalidRequest(
-            f"{path} has none of the {len(files)} files of {root.name}",
-            f"name the folder that has them: kb attach {root.name} FOLDER",
+            f"{path} contains none of the {len(files)} files of {root.name}",
+            f"give the folder that contains them: kb attach {root.name} FOLDER",
         )
     store.catalog.attach_root(root.root_id, path)
     return [path] if root.whole else present, root
@@ -124,9 +124,9 @@ def _check_not_inside(store: Store, root: Root, path: str) -> None:
         inner = os.path.join(path.removeprefix(folder), "").replace(os.sep, "/")
         if any(name.startswith(inner) for name in store.catalog.file_states(each.root_id)):
             raise InvalidRequest(
-                f"{path} is part of the folder {each.name}, which has documents from there",
-                f"keep the imported text of {root.name} as it is, or remove the documents of one "
-                f"of them first: kb rm {each.name}/{inner} or kb rm {root.name}/",
+                f"{path} belongs to the folder {each.name}, which has documents from it",
+                f"keep the imported text of {root.name} as it is, or first remove the "
+                f"documents of one of them: kb rm {each.name}/{inner} or kb rm {root.name}/",
             )
 
 
@@ -144,10 +144,10 @@ def _open(path: Path) -> IO[bytes]:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise PathMissing(f"there is no file {path}", "name an export file") from None
+        raise PathMissing(f"there is no file {path}", "give an export file") from None
     except OSError as error:
         raise InvalidRequest(
-            f"cannot read {path}: {error.strerror}", "name an export file"
+            f"cannot read {path}: {error.strerror}", "give an export file"
         ) from error
 
 
@@ -166,7 +166,7 @@ def _write(store: Store, stream: IO[bytes], on_progress: OnProgress, vectors: bo
 @contextmanager
 def _compressed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
     """Compress what is written to `file` if the target ends in `.gz`. The result contains neither
-    name nor time, so that equal stores give equal files."""
+    name nor time, so that equal stores produce equal files."""
     if target.suffix != ".gz":
         yield file
         return
@@ -223,7 +223,8 @@ class _BoundedReader:
         if self._count > max(_UNCHECKED_BYTES, _MAX_EXPANSION * self._compressed.count):
             raise BrokenImport(
                 f"it expands to more than {_MAX_EXPANSION} times its size",
-                "if this is an export of kb, decompress it with gunzip and import the result",
+                "if this really is an export of kb, decompress it with gunzip and import "
+                "the result",
             )
         return line
 

@@ -27,10 +27,10 @@ def _in_thread(
 
 class AsyncKnowledgeBase:
     """A `KnowledgeBase` whose methods can be awaited. Each call runs in a thread, so that the event
-    loop stays free; up to four run at once.
+    loop is not blocked; up to four run at once.
 
-    Takes the arguments of `KnowledgeBase`. `kb` is the knowledge base itself. A call that is
-    cancelled runs to its end in its thread.
+    Takes the arguments of `KnowledgeBase`. `kb` is the knowledge base itself. A canceled call still
+    runs to completion in its thread.
     """
 
     def __init__(self, path: Pathlike | None = None, **options: Any) -> None:
@@ -47,7 +47,7 @@ class AsyncKnowledgeBase:
         return f"AsyncKnowledgeBase({str(self.kb.path)!r})"
 
     async def close(self) -> None:
-        """Wait for the calls that run, and close the store."""
+        """Wait for running calls, and close the store."""
         await self._run(self.kb.close)
         self._threads.shutdown()
 
@@ -66,4 +66,5 @@ class AsyncKnowledgeBase:
     search = _in_thread(KnowledgeBase.search)
     similar = _in_thread(KnowledgeBase.similar)
     status = _in_thread(KnowledgeBase.status)
+    edit = _in_thread(KnowledgeBase.edit)
     tag = _in_thread(KnowledgeBase.tag)

@@ -1,9 +1,9 @@
 """Answers that a language model writes from the passages of a search, with checked citations.
 
-The model is an endpoint that the user has configured. It gets the question and the passages, and
-kb reads nothing but text from it: there are no tools that it could call. Passages are data: they
-are enclosed in marks with a random name, which no document can contain. Every sentence of the
-answer is checked: whether the passages it cites exist, and whether they support it.
+The model is an endpoint that the user has configured. It receives the question and the passages,
+and kb reads only text from it: there are no tools that it could call. Passages are data: they are
+enclosed in tags with a random name, which no document can contain. kb checks whether the passages
+that a sentence of the answer cites exist, and whether they support it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PASSAGES = 6
 SUPPORTED, UNSUPPORTED, UNKNOWN, UNCITED, UNCHECKED = (
     "supported", "unsupported", "unknown", "uncited", "unchecked",
 )  # fmt: skip
-# The lowest score of a statement and a passage that supports it. Of 120 statements from XQuAD, 95 %
-# of the right passages score higher, and 5 % of other passages of the same article.
+# The minimum score at which a passage supports a statement. With 120 statements from XQuAD, 95 % of
+# the right passages score higher, but only 5 % of other passages from the same article.
 _LEAST_SCORE = {"kb-judge": -2.0}
 _MAX_PASSAGE_CHARS = 4_000
 _TURNS = 3  # earlier questions and answers that are sent again
@@ -50,31 +50,43 @@ class Delta:
     text: str
 
 
-Event = Delta | WrittenSentence
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that was sent: its messages, and the citations of its passages, numbered from
+    1."""
+
+    messages: tuple[Message, ...]
+    citations: tuple[Citation, ...]
+
+
+Event = Sent | Delta | WrittenSentence
 
 
 @dataclass(slots=True)
 class Conversation:
     """Questions, and the answers that a language model writes. `sent` are the messages of the last
-    request; empty if none was sent. `citations` are those of its passages, numbered from 1."""
+    request; empty if none was sent. `citations` are those of its passages, numbered from 1.
+    `turns` are the earlier questions with their answers; the last ones are sent again."""
 
     kb: KnowledgeBase
     filters: Filters | None = None
     sent: list[Message] = field(default_factory=list)
     citations: tuple[Citation, ...] = ()
-    _turns: list[tuple[str, str]] = field(default_factory=list)
+    turns: list[tuple[str, str]] = field(default_factory=list)
 
     def ask(self, question: str) -> Iterator[Event]:
-        """The answer as it arrives: each part of the text, and each sentence with its citations
-        once it is complete. Nothing if no passage is relevant; then nothing is sent either. Earlier
-        questions are part of the conversation. Raises `ModelError` and `ConfigError`."""
+        """Yield the answer as it arrives: what is sent, each part of the text, and each sentence
+        with its citations once it is complete. If no passage is relevant, sends no request and
+        yields nothing. Earlier questions are part of the conversation. Raises `ModelError` and
+        `ConfigError`."""
         client = self._client()
         hits = self._hits(question)
         self.citations = tuple(hit.citation for hit in hits)
         self.sent = []
         if not hits:
             return
-        self.sent = messages(question, hits, self._turns[-_TURNS:])
+        self.sent = messages(question, hits, self.turns[-_TURNS:])
+        yield Sent(tuple(self.sent), self.citations)
         answer = rest = ""
         for part in client.stream(self.sent):
             yield Delta(part)
@@ -84,7 +96,7 @@ class Conversation:
                 yield self._check(text, hits)
         if rest.strip():
             yield self._check(rest, hits)
-        self._turns.append((question, answer))
+        self.turns.append((question, answer))
 
     def _client(self) -> ChatClient:
         from kb.models.chat import chat_client
@@ -98,8 +110,9 @@ class Conversation:
         return client
 
     def _hits(self, question: str) -> list[Hit]:
-        """The relevant passages. A question that finds none alone may continue the one before."""
-        before = [earlier for earlier, _ in self._turns[-1:]]
+        """The relevant passages. A question that finds none by itself may refer to the one before
+        it."""
+        before = [earlier for earlier, _ in self.turns[-1:]]
         for text in (question, *(f"{earlier} {question}" for earlier in before)):
             request = SearchRequest(
                 text, top=PASSAGES, filters=self.filters, include_text=True, malformed="empty"
@@ -128,8 +141,8 @@ class Conversation:
         return WrittenSentence(text, citations, state)
 
     def _support(self, statement: str, hits: Sequence[Hit]) -> str:
-        """Whether the passages support a statement together: they contain all of its numbers, and
-        the judge finds that one of them is about it."""
+        """Whether the passages together support a statement: they contain all of its numbers, and
+        by the judge's score one of them is about it."""
         passages = [hit.text or "" for hit in hits]
         numbers = set(_NUMBER.findall(statement))
         if numbers - {number for text in passages for number in _NUMBER.findall(text)}:
@@ -169,8 +182,8 @@ def messages(
 
 
 def split_sentences(text: str) -> list[str]:
-    """The complete sentences of a text, and what follows them, which may be empty. A sentence is
-    complete once the next one has begun: citations may still follow its period."""
+    """The complete sentences of a text, and the rest, which may be empty. A sentence is complete
+    once the next one has begun: citations may still follow its period."""
     parts, start = [], 0
     for match in _END.finditer(text):
         following = text[match.end() :].lstrip()

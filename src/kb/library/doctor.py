@@ -1,8 +1,8 @@
 """`kb doctor`: runs all checks of a store, and rebuilds derived data.
 
 The store provides the checks of its own data. The checks here cover the rest: the model, folders
-and files, the clock and the disk. A failed check does not stop the others; a store too damaged to
-be opened is a finding too.
+and files, the clock and the disk. A failed check does not stop the others, and a store too damaged
+to be opened is reported as a finding.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _pending(store: Store) -> Finding:
         what = f"{have} vectors {parts}, {pending} {'waits' if pending == 1 else 'wait'} for them"
         if failed:
             has = "has" if failed == 1 else "have"
-            what += f", {failed} {has} failed for good: {model['last_error']}"
+            what += f", {failed} {has} failed permanently: {model['last_error']}"
         to_do = "kb embed --retry" if failed else "kb embed" if pending else ""
         return Finding("pending", "warning" if to_do else "ok", what, to_do)
     return Finding("pending", "ok", "no model has been used yet")
@@ -145,7 +145,7 @@ def _model(store: Store, source: EncoderSource) -> Finding:
         serious = stored is not None or isinstance(error, ModelBroken)
         return Finding("model", "error" if serious else "warning", error.message, error.hint)
     if encoder is None:
-        return Finding("model", "ok", "switched off: search uses words only")
+        return Finding("model", "ok", "disabled: search uses words only")
     spec = encoder.spec
     if stored is None or (stored.name, stored.version) == (spec.name, spec.version):
         return Finding("model", "ok", f"{spec.name} {spec.version}")
@@ -209,7 +209,7 @@ def _citation_state(store: Store, document: Document, ingest: IngestConfig) -> s
     with suppress(NotFound, InvalidCitation):  # no such line or page
         if open_passage(store, uri, ingest).state == "exact":
             return "exact"
-    # A newer PDF library may extract other text, which is not the store's fault.
+    # A newer PDF library may extract different text, which is not the store's fault.
     return "misplaced" if document.type in LINE_TYPES else "extracted differently"
 
 
@@ -220,7 +220,7 @@ def _roots(store: Store) -> Finding:
     missing = [_visible(root.path) for root in attached if is_missing(root)]
     also = f"; detached: {_first(detached)}" if detached else ""
     if missing:
-        to_do = "mount or restore the folder, or forget it with: kb rm NAME/"
+        to_do = "mount or restore the folder, or remove it from the store with: kb rm NAME/"
         return Finding("roots", "warning", f"missing: {_first(missing)}{also}", to_do)
     what = f"{_count(len(attached), 'folder')}, none missing{also}"
     to_do = "to read their files: kb attach NAME FOLDER" if detached else ""
@@ -239,7 +239,7 @@ def _disk(store: Store) -> Finding:
     what = f"the store takes {format_bytes(usage.size_bytes)}"
     if usage.free_bytes is None or usage.total_bytes is None:
         return Finding("disk", "ok", what)
-    what += f"; {format_bytes(usage.free_bytes)} are free on its disk"
+    what += f"; {format_bytes(usage.free_bytes)} free on its disk"
     reserve = min(usage.total_bytes // 20, 2 * usage.size_bytes)
     if usage.free_bytes < 2 * usage.log_bytes or usage.free_bytes < reserve:
         return Finding("disk", "warning", what, "free some space")

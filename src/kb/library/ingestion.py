@@ -1,4 +1,4 @@
-"""Ingest runs, for paths that a caller names and for files that the server received."""
+"""Runs an ingest, for paths that a caller gives and for files that the server has received."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def ingest(
     """See `KnowledgeBase.ingest`. `uploaded` files belong to the folder for uploads, and a file
     that cannot be parsed keeps its earlier document."""
     if not paths and not kb.roots():
-        raise InvalidRequest("nothing has been ingested yet", "name a folder: kb ingest FOLDER")
+        raise InvalidRequest("nothing has been ingested yet", "give a folder: kb ingest FOLDER")
     if not all(isinstance(path, str | os.PathLike) and os.fspath(path) for path in paths):
-        raise InvalidRequest("a path to ingest is empty or not a string", "name a file or folder")
+        raise InvalidRequest("a path to ingest is empty or not a string", "give a file or folder")
     report = Indexer(kb._store, kb.config, kb._clock).ingest(
         [os.path.expanduser(os.fspath(path)) for path in paths],
         dry_run=dry_run,
@@ -107,6 +107,6 @@ def _notes(kb: KnowledgeBase, report: IngestReport) -> tuple[str, ...]:
     if encoder is None:
         return ()
     languages = kb._store.catalog.languages()
-    other = models.info(kb.config, models.MULTILINGUAL).spec
+    other = models.info(kb.config, models.KB_MINI).spec
     text = suggestion(languages, encoder.spec, other) if other is not None else ""
     return (text,) if text else ()

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from kb import config as settings_module
-from kb.config import Config, store_url
+from kb.config import Config
 from kb.deadline import Deadline
 from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
-from kb.library import retriever_searches
+from kb.library.retriever_searches import RetrieverSearches
+from kb.locations import store_url
 from kb.store import local_file, open_store
 from kb.text.normalize import nfc
-from kb.types import Document, Filters, Hit, Response, SearchRequest
+from kb.types import Document, Filters, Response, SearchRequest
 from kb.values import IO, TYPE_CHECKING, Any, replace
 
 if TYPE_CHECKING:
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
 
 Pathlike = str | os.PathLike[str]
 OnProgress = Callable[[int, int], None]  # done, total
+_ASKED = 1_000  # the maximum number of passages from searches that wait to be embedded
 _ACCESS_TIMEOUT_S = 2.0  # counting an access gives up after this time
 
 
-class KnowledgeBase:
+class KnowledgeBase(RetrieverSearches):
     """A knowledge base in one SQLite file, or in a PostgreSQL database.
 
     `path` is the file, a folder that holds `kb.sqlite`, or a URL (`sqlite:///`, `postgresql://`);
@@ -75,6 +78,7 @@ class KnowledgeBase:
         self._encoder = encoder
         self._judge = judge
         self._lock = threading.Lock()
+        self._asked: deque[int] = deque(maxlen=_ASKED)
         self._loaded_embedding: Embedding | None = None
         self._loaded_searcher: Searcher | None = None
 
@@ -107,33 +111,35 @@ class KnowledgeBase:
 
     @property
     def _embedding(self) -> Embedding:
-        """What computes vectors and chooses encoders, which a search by words does not load."""
+        """The embedding service, which computes vectors and chooses encoders. A lexical search does
+        not load it."""
         with self._lock:
             if self._loaded_embedding is None:
                 from kb.embedding.service import Embedding, Encoders
 
                 encoders = Encoders(self._store, self.config, self._encoder)
-                self._loaded_embedding = Embedding(self._store, self.config, encoders)
+                self._loaded_embedding = Embedding(self._store, self.config, encoders, self._asked)
             return self._loaded_embedding
 
     @property
     def _searcher(self) -> Searcher:
-        """The searcher, which commands that only write do not load."""
+        """The searcher. Commands that only write do not load it."""
         with self._lock:
             if self._loaded_searcher is None:
                 from kb.search.searcher import Searcher
 
                 self._loaded_searcher = Searcher(
-                    self._store, self.config, self._clock, self.encoder, self.judge
-                )
+                    self._store, self.config, self._clock, self.encoder, self.judge,
+                    self._asked.extend,
+                )  # fmt: skip
             return self._loaded_searcher
 
     def encoder(self) -> Encoder | None:
-        """The encoder of the active model; None if encoders are switched off."""
+        """The encoder of the active model; None if encoders are disabled."""
         return self._embedding.encoders.current()
 
     def judge(self) -> Judge | None:
-        """The cross-encoder for reranking; None if it is switched off."""
+        """The cross-encoder for reranking; None if it is disabled."""
         with self._lock:
             if self._judge is None or isinstance(self._judge, str):
                 from kb import models
@@ -222,6 +228,37 @@ class KnowledgeBase:
         doc_id = indexer.note(text, attributes, on_warning=on_warning).doc_id
         return self._store.catalog.documents_by_id([doc_id])[doc_id]
 
+    def edit(
+        self,
+        name: str,
+        text: str,
+        *,
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        kind: str | None = None,
+        ttl: str | None = None,
+        version: str | None = None,
+    ) -> Document:
+        """Replace the text, title, tags and kind of a note, which keeps its path and its other
+        attributes. Without `ttl`, it expires as before. With `version`, from
+        `kb.library.notes.version`, the note must be unchanged: otherwise `EditConflict` is
+        raised."""
+        from kb.ingest.indexer import Indexer
+        from kb.library import notes
+
+        document = self.document(name)
+        notes.check_editable(document, version)
+        attributes = notes.attributes(
+            text, title=title, tags=tags, kind=kind, scope=None, trust=None, lang=None, ttl=ttl,
+            metadata=None, now_s=self._clock(),
+        )  # fmt: skip
+        Indexer(self._store, self.config, self._clock).note(
+            text, notes.edited(document, attributes, ttl), replaces=document
+        )
+        surplus = set(document.tags) - set(attributes.tags)
+        self._store.catalog.tag(document.doc_id, (), surplus)
+        return self.document(document.doc_path)
+
     def embed(
         self,
         *,
@@ -235,7 +272,7 @@ class KnowledgeBase:
     ) -> EmbedReport:
         """Embed the passages that have no vectors yet: all of them, at most `limit`, or only those
         of `document`. With `fill`, also compute the parts that existing vectors lack. `retry`
-        includes passages that failed for good. `anew` first drops all vectors, of any model.
+        includes passages that failed permanently. `anew` first drops all vectors, of any model.
 
         The run can be stopped at any time: vectors already written are kept, and the next call
         continues. Several runs may work at once, in any process.
@@ -261,7 +298,7 @@ class KnowledgeBase:
         return self._embedding.jobs()
 
     def retry(self) -> int:
-        """Make the passages that failed for good pending again, and return their number."""
+        """Make the passages that failed permanently pending again, and return their number."""
         return self._embedding.retry()
 
     def reindex(
@@ -280,7 +317,7 @@ class KnowledgeBase:
         The new vectors are built beside the old ones, including those of documents that are added
         in the meantime. The switch happens when no passage is pending and the new model has vectors
         for every passage that the old one had; `force` ignores passages that the new model failed
-        on. The old vectors are dropped `grace_s` seconds later, when no search uses them any more,
+        on. The old vectors are dropped `grace_s` seconds later, when no search uses them anymore,
         unless `keep_old` is set.
 
         Returns the report, and whether searches use the new model now; otherwise `report.held` has
@@ -292,11 +329,12 @@ class KnowledgeBase:
         )  # fmt: skip
 
     def pending(self) -> int:
-        """How many passages wait for vectors; 0 if encoders are switched off."""
+        """How many passages wait for vectors; 0 if encoders are disabled."""
         return 0 if self.encoder() is None else self._searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
-        """Remove documents by path, or all of a folder (`notes/`); keeps files. Returns paths."""
+        """Remove a document by path, or all documents of a folder (`notes/`). Files on disk are
+        kept. Returns the paths."""
         from kb.library.lookup import find_documents
 
         removed: dict[int, str] = {}
@@ -308,7 +346,8 @@ class KnowledgeBase:
         return list(removed.values())
 
     def tag(self, name: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Document:
-        """Add and remove tags of a document, except those in its front matter, and return it."""
+        """Add and remove tags of a document, except those in its front matter. Returns the
+        document."""
         from kb.library.notes import change_tags
 
         change_tags(self._store, self.document(name), add, remove)
@@ -322,7 +361,7 @@ class KnowledgeBase:
         return [document.doc_path for document in expired]
 
     def compact(self) -> int:
-        """Release the disk space of removed documents; return the bytes. Others cannot write."""
+        """Free the disk space of removed documents; return the bytes freed. Blocks writers."""
         return self._store.maintenance.compact()
 
     # --- searching --------------------------------------------------------------------------------
@@ -372,39 +411,6 @@ class KnowledgeBase:
         """Run a search from a `SearchRequest`; see `search` for its fields."""
         return self._searcher.search(request)
 
-    def search_lexical(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
-        """Search with the lexical retriever alone [004]. A malformed expression finds nothing."""
-        return retriever_searches.lexical(self, query, limit, options)
-
-    def search_vector(
-        self,
-        query: str = "",
-        *,
-        embedding: Sequence[float] | None = None,
-        limit: int = 20,
-        **options: Any,
-    ) -> tuple[Hit, ...]:
-        """Search with the dense retriever alone, by a query or by its embedding [004]."""
-        return retriever_searches.dense(self, query, embedding, limit, options)
-
-    def search_sparse(self, query: str, *, limit: int = 20, **options: Any) -> tuple[Hit, ...]:
-        """Search with the sparse retriever alone: by weighted terms. Needs usable vectors."""
-        return retriever_searches.sparse(self, query, limit, options)
-
-    def search_hybrid(
-        self,
-        query: str,
-        *,
-        embedding: Sequence[float] | None = None,
-        limit: int = 10,
-        k: float = 60,
-        **options: Any,
-    ) -> tuple[Hit, ...]:
-        """Search by words and vectors, fused by rank, with weights for the kind of a document and
-        for how often it was opened [004]. `embedding` is the query's embedding, if the caller has
-        it. `k` is the constant of reciprocal rank fusion, unless `settings` contain it."""
-        return retriever_searches.hybrid(self, query, embedding, limit, k, options)
-
     def similar(
         self,
         name: str | int,
@@ -443,8 +449,8 @@ class KnowledgeBase:
         profile: str | None = None, filters: Filters | None = None,
     ) -> Answer:  # fmt: skip
         """Answer a question with at most `sentences` sentences of the store, each with its
-        citation. The answer has none if nothing here answers the question. `top` is the number of
-        passages to take them from."""
+        citation. It has no sentences if nothing in the store answers the question. `top` is the
+        number of passages to take them from."""
         from kb.search.answers import ask
 
         request = SearchRequest(question, top=top, profile=profile, filters=filters)
@@ -486,11 +492,18 @@ class KnowledgeBase:
                 self._store.catalog.record_access(passage.document.doc_id)
         return passage
 
-    def original(self, name: str, beside: str = "") -> bytes:
-        """The bytes of a document's file, or of the file at the relative path `beside`."""
+    def original(self, name: str) -> bytes:
+        """The bytes of a document's file."""
         from kb.library.passages import original
 
-        return original(self._store, self.document(name), beside, self.config.ingest)
+        return original(self._store, self.document(name), self.config.ingest)
+
+    def image(self, name: str, path: str) -> tuple[str, bytes]:
+        """The media type and the bytes of an image that a document shows as `path`."""
+        from kb.library.images import read_image
+
+        passage = self.get(self.document(name).doc_path, count=False)
+        return read_image(self._store, passage.document, passage.text, path, self.config.ingest)
 
     def document(self, name: str) -> Document:
         """The document with this path in the store or on disk, or with this name, `note:<id>`."""
@@ -539,10 +552,17 @@ class KnowledgeBase:
         return find_chunk(self._store, chunk_id)
 
     def map(self, filters: Filters | None = None) -> LibraryMap:
-        """The documents as points on a map, near to similar ones. Needs vectors."""
+        """The documents as points on a map, each close to similar ones. Needs vectors."""
         from kb.library.library_map import make_map
 
         return make_map(self._store, self.documents(filters))
+
+    def statistics(self) -> dict[str, Any]:
+        """Figures about the documents as `statistics.v1`: growth, kinds, languages, and those that
+        are most read, stale, orphans or near-duplicates."""
+        from kb.library.statistics import statistics
+
+        return statistics(self._store, self.documents(), self._now())
 
     def roots(self) -> list[Root]:
         """The ingested folders."""
@@ -569,7 +589,8 @@ class KnowledgeBase:
     def backup(
         self, path: Pathlike, *, overwrite: bool = False, on_progress: OnProgress | None = None
     ) -> Path:
-        """Copy the store to one file, verify the copy and return its path. Others may write."""
+        """Copy the store to one file, verify the copy and return its path. Does not block
+        writers."""
         target = check_path("a backup", path)
         show = on_progress or _ignore_progress
         self._store.maintenance.backup(target, overwrite=overwrite, on_progress=show)
@@ -597,7 +618,7 @@ class KnowledgeBase:
         merge: bool = False,
         on_progress: OnProgress | None = None,
     ) -> ImportReport:
-        """Import what `export` has written, all of it or, after an error, nothing. An empty store
+        """Import the output of `export`, completely or, after an error, not at all. An empty store
         becomes a copy, with the same ids; `merge` adds new and newer documents to any other."""
         from kb.library import archive
 
@@ -609,4 +630,4 @@ class KnowledgeBase:
 
 
 def _ignore_progress(_done: int, _total: int) -> None:
-    """Discard progress."""
+    """Ignore the progress."""

@@ -1,8 +1,9 @@
-"""A map of the library: a point for each document, near to documents of similar meaning.
+"""A map of the library: a point for each document, close to documents of similar meaning.
 
-The place of a document is computed from the mean vector of its passages: neighbors attract each
-other, others repel. Topics are clusters of the same vectors, named by the words that are more
-common in their titles and headings than elsewhere. The same store always gives the same map.
+The position of a document is computed from the mean vector of its passages: neighbors attract each
+other, and other documents repel each other. Topics are clusters of the same vectors, named by the
+words that are more common in their titles and headings than elsewhere. The same store always
+produces the same map.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 MAX_DOCUMENTS = 3_000
-_PASSAGES = 8  # of each document
+_PASSAGES = 8  # per document
 _NEIGHBORS, _NEGATIVES, _STEPS = 10, 8, 200
 _MAX_TOPICS = 12
 _TERMS = 3  # that name a topic
@@ -37,17 +38,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 def make_map(store: Store, documents: Sequence[Document]) -> LibraryMap:
     """The map of these documents, at most `MAX_DOCUMENTS`. Raises `InvalidRequest` if fewer than
     three have vectors."""
-    model = next(iter(store.vectors.models()), None)
-    points: list[tuple[Document, list[float], str]] = []
-    for document in documents[:MAX_DOCUMENTS] if model is not None else ():
-        chunks = list(islice(store.catalog.chunks(document.doc_id), _PASSAGES))
-        assert model is not None
-        vectors = store.vectors.dense_vectors(model.model_id, [each.chunk_id for each in chunks])
-        if vectors:
-            center = [sum(values) for values in zip(*vectors.values(), strict=True)]
-            headings = " ".join(heading for each in chunks for heading in each.heading_path)
-            points.append((document, center, f"{document.title} {headings}"))
-    if len(points) < 3:  # two points make no map
+    points = mean_vectors(store, documents)
+    if len(points) < 3:  # two points are not a map
         raise InvalidRequest("too few documents have vectors for a map", "run: kb embed")
     import numpy as np
 
@@ -66,9 +58,27 @@ def make_map(store: Store, documents: Sequence[Document]) -> LibraryMap:
     )  # fmt: skip
 
 
+def mean_vectors(
+    store: Store, documents: Sequence[Document]
+) -> list[tuple[Document, list[float], str]]:
+    """The documents with vectors, at most `MAX_DOCUMENTS`: each with the sum of the vectors of its
+    first passages, and with its title and headings."""
+    model = next(iter(store.vectors.models()), None)
+    points: list[tuple[Document, list[float], str]] = []
+    for document in documents[:MAX_DOCUMENTS] if model is not None else ():
+        chunks = list(islice(store.catalog.chunks(document.doc_id), _PASSAGES))
+        assert model is not None
+        vectors = store.vectors.dense_vectors(model.model_id, [each.chunk_id for each in chunks])
+        if vectors:
+            center = [sum(values) for values in zip(*vectors.values(), strict=True)]
+            headings = " ".join(heading for each in chunks for heading in each.heading_path)
+            points.append((document, center, f"{document.title} {headings}"))
+    return points
+
+
 def lay_out(rows: Array) -> Array:
-    """A place in the unit square for each row: principal components first, then neighbors attract
-    each other and random others repel, as in UMAP."""
+    """A position in the unit square for each row. Starts with the principal components; then
+    neighbors attract each other and random pairs repel each other, as in UMAP."""
     import numpy as np
 
     chance = np.random.default_rng(7)
@@ -97,8 +107,8 @@ def lay_out(rows: Array) -> Array:
 
 
 def _spread(places: Array) -> Array:
-    """The places in the unit square. Halfway to their ranks, so that a document far from all others
-    does not squeeze the rest into a corner."""
+    """Scale the positions to the unit square. Each coordinate is mixed with its rank, so that an
+    outlier does not squeeze the rest into a corner."""
     import numpy as np
 
     low, high = places.min(axis=0), places.max(axis=0)
@@ -108,7 +118,7 @@ def _spread(places: Array) -> Array:
 
 
 def cluster(rows: Array) -> list[int]:
-    """The topic of each row, by k-means from far-apart rows."""
+    """The topic of each row, by k-means with distant rows as the first centers."""
     import numpy as np
 
     count = max(1, min(_MAX_TOPICS, round((len(rows) / 3) ** 0.5)))
@@ -129,7 +139,8 @@ def cluster(rows: Array) -> list[int]:
 
 
 def name_topics(texts: Sequence[str], topics: Sequence[int]) -> list[str]:
-    """A name for each topic: its words that are most common compared with the other topics."""
+    """A name for each topic: the words that are most common in it compared with the other
+    topics."""
     words = [set(map(str.lower, _WORD.findall(text))) for text in texts]
     everywhere = Counter(word for each in words for word in each)
     names = []

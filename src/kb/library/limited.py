@@ -17,10 +17,10 @@ _MAX_VIEWS = 64
 
 
 class LimitedKnowledgeBase(KnowledgeBase):
-    """The documents of `base` within `limits`, and nothing else of it. Uses the models of `base`.
+    """A view of `base` that contains only the documents within `limits`. Uses the models of `base`.
 
-    Notes can be added, tagged and removed within the limits; files cannot be ingested. What
-    concerns the whole store raises `Forbidden`.
+    Notes can be added, tagged and removed within the limits; files cannot be ingested. Operations
+    on the whole store raise `Forbidden`.
     """
 
     def __init__(self, base: KnowledgeBase, limits: Limits) -> None:
@@ -42,7 +42,7 @@ class LimitedKnowledgeBase(KnowledgeBase):
 
 
 class Views:
-    """What each caller sees of a knowledge base. Threads may share it."""
+    """The views of a knowledge base, by the limits of the caller. Threads may share it."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self._kb = kb
@@ -56,7 +56,7 @@ class Views:
         with self._lock:
             view = self._limited.pop(identity.limits, None)
             view = view or LimitedKnowledgeBase(self._kb, identity.limits)
-            self._limited[identity.limits] = view  # the last one used comes last
+            self._limited[identity.limits] = view  # the most recently used view comes last
             if len(self._limited) > _MAX_VIEWS:
                 del self._limited[next(iter(self._limited))]
             return view

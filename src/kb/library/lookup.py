@@ -118,7 +118,7 @@ def _stored_paths(store: Store, name: str) -> list[str]:
         for root in roots
         if absolute.startswith(root.path.rstrip(os.sep) + os.sep)
     ]
-    # Undecodable bytes are escaped in the store, and may be typed escaped.
+    # The store escapes undecodable bytes, and users may type the escaped form.
     return [
         f"{name}/{path}"
         for name, relative in inside
@@ -127,7 +127,8 @@ def _stored_paths(store: Store, name: str) -> list[str]:
 
 
 def _document_by_suffix(store: Store, name: str) -> Document | None:
-    """The only document whose path ends with `name`. Safe for reading, not for changes."""
+    """The only document whose path ends with `name`; None if there are several. Use it for reading
+    only: a partial name must not select a document to change."""
     if not name or len(name) > _MAX_SUGGESTION_CHARS:
         return None
     paths = store.catalog.paths_with_suffix("/" + nfc(name), 2)

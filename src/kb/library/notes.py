@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import InvalidRequest, NotFound, check_choice, check_text, short_repr
+from kb.errors import EditConflict, InvalidRequest, NotFound, check_choice, check_text, short_repr
 from kb.ingest.dates import expiry
 from kb.metadata import LANG_CHARS, MAX_TAGS, TAG_CHARS, check_metadata
 from kb.text.normalize import nfc
@@ -64,6 +65,46 @@ def attributes(
     )
 
 
+def is_note(document: Document) -> bool:
+    return document.root_id is None and document.doc_path.startswith("note:")
+
+
+def version(document: Document) -> str:
+    """A digest of everything that an edit can change, by which a conflict is noticed."""
+    from hashlib import sha256
+
+    parts = (document.content_hash, document.title, sorted(document.tags), document.kind,
+             document.expires_at)  # fmt: skip
+    return sha256(repr(parts).encode()).hexdigest()[:20]
+
+
+def check_editable(document: Document, expected: str | None) -> None:
+    """Raise `InvalidRequest` for a file, and `EditConflict` if the note is not at the version
+    `expected`."""
+    if not is_note(document):
+        raise InvalidRequest(
+            f"{document.doc_path} is a file", "edit the file itself, and ingest it again"
+        )
+    if expected is not None and version(document) != expected:
+        raise EditConflict(
+            f"{document.doc_path} was changed in the meantime", "read it again, and merge both"
+        )
+
+
+def edited(document: Document, attributes: Attributes, ttl: str | None) -> Attributes:
+    """The attributes of an edited note. Attributes that the edit omits are unchanged."""
+    return replace(
+        attributes,
+        scope=document.scope,
+        trust=document.trust,
+        lang=document.lang,
+        date=document.date,
+        created_at=document.created_at,
+        expires_at=document.expires_at if ttl is None else attributes.expires_at,
+        metadata=document.metadata,
+    )
+
+
 def new_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Normalize tags for a document, and refuse tags that are too long or too many."""
     clean = clean_tags(tags)
@@ -80,7 +121,8 @@ def check_tag_count(count: int) -> None:
     """Raise `InvalidRequest` if a document cannot have this many tags."""
     if count > MAX_TAGS:
         raise InvalidRequest(
-            f"{count:,} tags are too many: a document has at most {MAX_TAGS:,}", "give fewer tags"
+            f"{count:,} tags are too many: a document can have at most {MAX_TAGS:,}",
+            "give fewer tags",
         )
 
 

@@ -24,7 +24,7 @@ from kb.ingest.secret_files import HEAD_BYTES, included_paths, secret_reason
 from kb.library.lookup import find_target
 from kb.ports import Source, Store
 from kb.regular_files import Links, ReadRefused, open_file
-from kb.text.citations import cite
+from kb.text.citations import Target, cite, format_uri
 from kb.text.links import FILE, locate
 from kb.types import LINE_TYPES, Chunk, Document, FileLocation, Passage, Span
 
@@ -42,7 +42,7 @@ def open_passage(
     document, target = find_target(store, uri)
     current, reason = _read(store, document, ingest or IngestConfig())
     if target.page is not None:
-        passage = _open_page(store, document, target.page, current, reason)
+        passage = _open_page(store, document, target, target.page, current, reason)
     elif target.start is None:
         passage = _open_document(store, document, current)
     else:
@@ -71,18 +71,11 @@ def file_data(location: FileLocation, ingest: IngestConfig) -> bytes:
         return file.read(ingest.max_file_bytes)
 
 
-def original(store: Store, document: Document, beside: str, ingest: IngestConfig) -> bytes:
-    """The bytes of a document's file, or of the file at the relative path `beside`, which is inside
-    the same root. Raises `NotFound` if there is none that may be read."""
+def original(store: Store, document: Document, ingest: IngestConfig) -> bytes:
+    """The bytes of a document's file. Raises `NotFound` if there is none that may be read."""
     location = store.catalog.file_location(document.doc_id)
     if location is None:
         raise NotFound(f"{document.doc_path} has no file", "read it with: kb get")
-    if beside:
-        folder = os.path.dirname(location.inside)
-        inside = os.path.normpath(os.path.join(folder, beside.replace("/", os.sep)))
-        if os.path.isabs(inside) or inside.split(os.sep, 1)[0] in ("..", "") or "\0" in inside:
-            raise NotFound("the file is outside of its folder", "move it into the folder")
-        location = location._replace(inside=inside)
     try:
         return file_data(location, ingest)
     except OSError as error:
@@ -116,7 +109,7 @@ def _read(
             if text is None or unescape(location.inside, text) is not text:
                 text = _extract(location.inside, data, ingest)
     except (FileNotFoundError, NotADirectoryError):
-        return None, "its file is gone"
+        return None, "its file no longer exists"
     except OSError as error:
         return None, f"its file was not read: {error.strerror or error}"
     except (Unreadable, Unsupported) as error:
@@ -127,7 +120,8 @@ def _read(
 
 @contextmanager
 def _large_read(size_bytes: int) -> Iterator[None]:
-    """Let one thread at a time read a large file: decoding takes many times its size in memory."""
+    """Allow one thread at a time to read a large file: decoding takes many times its size in
+    memory."""
     if size_bytes < _LARGE_BYTES:
         yield
         return
@@ -168,11 +162,13 @@ def _open_document(store: Store, document: Document, current: _CurrentText | Non
 def _open_page(
     store: Store,
     document: Document,
+    target: Target,
     page: int,
     current: _CurrentText | None,
     reason: str | None,
 ) -> Passage:
-    """The current text of a page. A page is recognized by the chunks that were indexed for it."""
+    """The current text of a page, or of one passage of it. A page is recognized by the chunks that
+    were indexed for it."""
     chunks = [
         chunk
         for chunk in store.catalog.chunks(document.doc_id)
@@ -184,15 +180,25 @@ def _open_page(
     if not chunks and not 1 <= page <= len(pages):
         hint = f"it has {len(pages)} pages" if current is not None else reason or ""
         raise NotFound(f"{document.doc_path} has no page {page}", hint)
+    span = Span("page", page=page)
+    if target.passage is not None:
+        chunks = chunks[target.passage - 1 : target.passage]
+        if not chunks:
+            raise NotFound(
+                f"page {page} of {document.doc_path} has no passage {target.passage}",
+                f"read the whole page: {format_uri(document.doc_path, span)}",
+            )
+        span = replace(span, extra={"passage": target.passage})
     section = chunks[0].section_label if chunks else None
     indexed = [chunk.text for chunk in chunks]
     for number in (page, *range(1, len(pages) + 1)):
         deadline.check()
         if number <= len(pages) and all(text in pages[number - 1] for text in indexed):
-            citation = cite(document.doc_path, Span("page", page=number), section)
+            citation = cite(document.doc_path, replace(span, page=number), section)
+            text = pages[number - 1] if target.passage is None else indexed[0]
             state = "exact" if number == page else "moved"
-            return Passage(document, citation, pages[number - 1].strip("\n"), state)
-    citation = cite(document.doc_path, Span("page", page=page), section)
+            return Passage(document, citation, text.strip("\n"), state)
+    citation = cite(document.doc_path, span, section)
     return Passage(document, citation, "\n\n".join(indexed), "stale")
 
 
@@ -228,11 +234,11 @@ def _open_lines(
 
 
 def _span(extents: list[_Extent], start: int, end: int) -> Span:
-    """A span of lines of the same kind as the first chunk's span."""
+    """A span of lines of the same kind as the first chunk's span, and with its place."""
     if extents and extents[0].chunk.spans[0].kind == "code":
         span = extents[0].chunk.spans[0]
         return Span("code", start, end, symbol=span.symbol, lang=span.lang)
-    return Span("line", start, end)
+    return Span("line", start, end, extra=extents[0].chunk.spans[0].extra if extents else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Renders the text of a document as a tree of elements for the web page.
 
 The tree has only elements and attributes that are listed here, and no HTML text: a document cannot
-add a script, a style or a form. HTML inside Markdown is shown as text. A block has the lines that
-it comes from, so that a cited passage can be marked.
+add a script, a style or a form. HTML inside Markdown is shown as text. A block has the numbers of
+its source lines, so that a cited passage can be highlighted. A text of too many elements, which
+would take a page and a server minutes, is shown as lines.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
+from kb import deadline
+from kb.library.markdown_math import BLOCK, INLINE, enable_math
+from kb.library.tex_math import math_element
 from kb.types import JsonDict, Node, Rendering
 
 if TYPE_CHECKING:
+    from markdown_it.rules_core import StateCore
+    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 # Formats whose text is Markdown, or becomes Markdown when it is extracted.
@@ -26,6 +32,7 @@ MARKDOWN_TYPES = frozenset((
     "opendocument", "canvas", "conversation",
 ))  # fmt: skip
 _MAX_CHARS = 2_000_000  # longer texts are shown as lines
+_MAX_ELEMENTS = 50_000
 _MAX_ROWS = 2_000
 _MAX_DEPTH = 40
 _FRONT = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -40,15 +47,35 @@ _PLAIN_TAGS = {
 
 
 def render(doc_path: str, kind: str, text: str) -> Rendering:
-    """Render the text of a document of the type `kind`."""
+    """Render the text of a document of the type `kind`. Raises the error of the deadline."""
     if kind == "pdf":
         return Rendering("pages")
     if len(text) <= _MAX_CHARS:
-        if kind == "table":
-            return _render_table(text)
-        if kind in MARKDOWN_TYPES:
-            return _Markdown(doc_path).render(text)
+        try:
+            if kind == "table":
+                return _render_table(text)
+            if kind in MARKDOWN_TYPES:
+                return _Markdown(doc_path).render(text)
+        except _TooManyElementsError:
+            pass
     return Rendering("lines")
+
+
+class _TooManyElementsError(Exception):
+    """The text is shown as lines instead."""
+
+
+class _ElementBudget:
+    """Counts the elements of one document, and checks the deadline for each."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_ELEMENTS
+
+    def spend(self, elements: int = 1) -> None:
+        deadline.check()
+        self._left -= elements
+        if self._left < 0:
+            raise _TooManyElementsError
 
 
 def _element(tag: str, *children: Node, **attributes: object) -> JsonDict:
@@ -67,8 +94,10 @@ def _render_table(text: str) -> Rendering:
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     rows: list[Node] = []
     start = 1
+    budget = _ElementBudget()
     try:
         for cells in reader:
+            budget.spend(1 + len(cells))
             end = reader.line_num
             tag = "td" if rows else "th"
             columns = [_element(tag, cell) for cell in cells]
@@ -93,21 +122,40 @@ class _Markdown:
     def __init__(self, doc_path: str) -> None:
         self._doc_path = doc_path
         self._outline: list[tuple[int, str, str]] = []
+        self._budget = _ElementBudget()
 
     def render(self, text: str) -> Rendering:
         from markdown_it import MarkdownIt
         from markdown_it.tree import SyntaxTreeNode
 
         front = _FRONT.match(text)
-        if front is not None:  # keeps the numbers of the lines
+        if front is not None:  # keeps the line numbers
             text = "\n" * front[0].count("\n") + text[front.end() :]
         parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_DEPTH})
         parser.enable(["table", "strikethrough"])
+        enable_math(parser)
+        # Called for every block and every token, so that a long text stops at the deadline.
+        parser.block.ruler.before("table", "deadline", _check_deadline)
+        parser.inline.ruler.before("text", "deadline", _check_deadline)
+        parser.core.ruler.at("block", self._parse_blocks)
+        parser.core.ruler.at("inline", self._parse_inline)
         tree = SyntaxTreeNode(parser.parse(text))
         nodes = tuple(node for child in tree.children for node in self._block(child))
         return Rendering("elements", nodes, tuple(self._outline))
 
+    def _parse_blocks(self, state: StateCore) -> None:
+        """The rule of the same name, with counted tokens: a table of any length is one block."""
+        state.tokens = _CountedTokens(self._budget)
+        state.md.block.parse(state.src, state.md, state.env, state.tokens)
+
+    def _parse_inline(self, state: StateCore) -> None:
+        for token in state.tokens:
+            if token.type == "inline":
+                token.children = _CountedTokens(self._budget)
+                state.md.inline.parse(token.content, state.md, state.env, token.children)
+
     def _block(self, node: SyntaxTreeNode) -> Iterator[Node]:
+        deadline.check()
         lines = None if node.map is None else [node.map[0] + 1, node.map[1]]
         if node.type == "heading":
             yield self._heading(node, lines)
@@ -121,6 +169,8 @@ class _Markdown:
             yield from self._inline(node.children)
         elif node.type == "hr":
             yield _element("hr")
+        elif node.type == BLOCK:
+            yield _element("p", self._formula(node.content, display=True), lines=lines)
         elif tag := _PLAIN_TAGS.get(node.type):
             children = [each for child in node.children for each in self._block(child)]
             start = node.attrs.get("start") if tag == "ol" else None
@@ -132,7 +182,7 @@ class _Markdown:
         children = [each for child in node.children for each in self._block(child)]
         level, name = int(node.tag[1]), f"section-{len(self._outline) + 1}"
         self._outline.append((level, name, plain_text(children)))
-        # The page has the title as its first heading.
+        # The page already shows the title as its first heading.
         return _element(f"h{min(6, level + 1)}", *children, lines=lines, id=name)
 
     def _paragraph(self, node: SyntaxTreeNode, lines: list[int] | None) -> Node:
@@ -157,6 +207,8 @@ class _Markdown:
                 yield " "
             elif node.type == "code_inline":
                 yield _element("code", node.content)
+            elif node.type == INLINE:
+                yield self._formula(node.content, display=bool(node.meta["display"]))
             elif node.type == "link":
                 children = list(self._inline(node.children))
                 yield _element("a", *children, href=self._address(str(node.attrs.get("href", ""))))
@@ -167,8 +219,12 @@ class _Markdown:
             else:
                 yield node.content
 
+    def _formula(self, tex: str, *, display: bool) -> Node:
+        self._budget.spend(len(tex))  # a letter is an element
+        return math_element(tex, display=display) or _element("code", tex.strip())
+
     def _image(self, node: SyntaxTreeNode) -> Node:
-        """An image of the same folder, or the description of any other one."""
+        """An image from the same folder; for any other image, its description."""
         source, text = str(node.attrs.get("src", "")), node.content or "image"
         parts = urlsplit(source)
         if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
@@ -176,8 +232,8 @@ class _Markdown:
         return _element("img", image=unquote(parts.path), alt=text)
 
     def _address(self, href: str) -> str | None:
-        """The address of a link: another document's page, a place in this one, or a web address.
-        None for any other, such as `javascript:`."""
+        """The target of a link: the page of another document, a place in this one, or a web
+        address. None for anything else, such as `javascript:`."""
         try:
             parts = urlsplit(href)
         except ValueError:
@@ -193,6 +249,24 @@ class _Markdown:
         if target.startswith(".."):
             return None
         return f"/read/{quote(target)}"
+
+
+class _CountedTokens(list["Token"]):
+    """The tokens of a text, as long as the budget lasts."""
+
+    def __init__(self, budget: _ElementBudget) -> None:
+        super().__init__()
+        self._budget = budget
+
+    def append(self, token: Token) -> None:
+        self._budget.spend()
+        super().append(token)
+
+
+def _check_deadline(*_: object) -> bool:
+    """Check the deadline, as a rule of the parser that matches nothing."""
+    deadline.check()
+    return False
 
 
 def _link_footnotes(children: Sequence[Node]) -> Iterator[Node]:

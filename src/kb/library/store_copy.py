@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb.atomic import atomic_path
-from kb.config import store_url
 from kb.errors import InvalidRequest, StoreError, StoreMissing
+from kb.locations import store_url
 from kb.paths import user_folder
 from kb.store import open_store
 from kb.text.normalize import STOP_WORDS, unspaced_runs, without_unspaced_runs
@@ -39,17 +39,12 @@ def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
     """Copy the store at `source`, a path or a URL, to `dest`: see `copy_store`."""
     for each in (source, dest):
         if not each:
-            raise InvalidRequest("a store to copy has no name", "give a path or a URL")
-        if each.startswith(("postgresql:", "sqlite:/")) and "://" not in each:
-            raise InvalidRequest(
-                f"the store's URL has no '//' after '{each.partition(':')[0]}:'",
-                "use postgresql://USER@HOST/DATABASE, sqlite:///PATH, or a path",
-            )
+            raise InvalidRequest("the path of one of the stores is empty", "give a path or a URL")
     store = open_store(store_url(source), read_only=True)
     target = open_store(store_url(dest))
     try:
         if not store.exists():
-            raise StoreMissing(f"there is no store at {store.location}", "name another store")
+            raise StoreMissing(f"there is no store at {store.location}", "give another store")
         return copy_store(store, target, utc_timestamp(time.time()), on_progress)
     finally:
         store.close()
@@ -58,11 +53,11 @@ def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
 
 def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) -> CopyReport:
     """Copy everything with its ids and vectors into a store that is new or empty, and compare both.
-    Others may write to the source meanwhile: the copy has the state at the beginning. A copy that
-    was interrupted continues, unless the source has changed. Raises `StoreError` if the stores
+    Others may write to the source in the meantime; the copy has the state at the start. An
+    interrupted copy is resumed, unless the source has changed. Raises `StoreError` if the stores
     differ afterwards."""
     if source.path == target.path:
-        raise InvalidRequest("a store cannot be copied to itself", "name another store")
+        raise InvalidRequest("a store cannot be copied to itself", "give another store")
     with source.snapshot():
         digest = hashlib.blake2b()
         exported = source.maintenance.export(vectors=True)
@@ -83,8 +78,9 @@ def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) 
 
 
 class _UnfinishedCopy:
-    """The record of a copy that has begun: a file in the user's folder, which says what is copied
-    to the target, so that nothing else is taken for a part of the copy."""
+    """The record of a copy in progress: a file in the user's state folder with the location and the
+    export header of the source, so that other documents in the target are not mistaken for a part
+    of the copy."""
 
     def __init__(self, source: Store, target: Store) -> None:
         self._source = source
@@ -105,7 +101,7 @@ class _UnfinishedCopy:
                 )
             if known != record:
                 raise InvalidRequest(
-                    f"{self._target.location} has a part of a copy of "
+                    f"{self._target.location} contains part of an earlier copy of "
                     f"{known.get('source', 'another store')} as it was earlier",
                     "remove it, or copy to a new store",
                 )
@@ -130,15 +126,15 @@ class _UnfinishedCopy:
 
 
 def _hashed(lines: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
-    """The lines, which are hashed as they are read."""
+    """Yield the lines, and hash them as they are read."""
     for line in lines:
         update(_comparable(line))
         yield line
 
 
 def _comparable(line: bytes) -> bytes:
-    """A line as every kind of store has it: PostgreSQL replaces U+0000 by U+FFFD, which also
-    changes the digest of the text, and can change the order of tags."""
+    """A line in a form that is equal in every kind of store: PostgreSQL replaces U+0000 with
+    U+FFFD, which also changes the digest of the text, and can change the order of tags."""
     if _NUL not in line and _REPLACEMENT not in line:
         return line
     record = _without_nul(json.loads(line))

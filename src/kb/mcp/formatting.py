@@ -33,7 +33,7 @@ def format_hits(
     min_relevance: float | None = None,
 ) -> str:
     """Return as many hits after the first `offset` as fit, and always at least one. If none is
-    relevant, the first line says so."""
+    relevant, the first line is a note about that."""
     hits = response.hits[offset : offset + top]
     weak = relevance.weak_from(hits)
     room = max_chars - _FOOTER_CHARS - len(_NOTHING_RELEVANT)

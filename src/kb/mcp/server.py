@@ -32,7 +32,7 @@ from kb.mcp.stdio_messages import (
     stdin_lines,
 )
 from kb.mcp.tools import INSTRUCTIONS, TOOLS, Tool
-from kb.server.access import AuditLog, check_right, describe_write, identity_of
+from kb.server.access import REFUSALS, AuditLog, check_right, describe_write, identity_of
 from kb.shutdown import Shutdown
 from kb.types import JsonDict
 from mcp import types
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 _PARSED_COPIES = 3  # of a message: as JSON, as a model, and as the arguments of a tool
 _THREADS_PER_TOOL = 4
-_BUG = "code: internal_error\nmessage: internal error in kb\nhint: please report it"
+_BUG = "code: internal_error\nmessage: internal error in kb\nhint: please report this error"
 _log = logger("kb.mcp")
 
 
@@ -141,15 +141,20 @@ def _call(
             describe_write(scope, tool=tool.name)
             if identity is not None:
                 check_right(identity, "write")
-        result = _result(*tool.call(views.of(identity), arguments))
+        result = tool.call(views.of(identity), arguments)
     except KbError as error:
+        if not tool.reads or error.http_status in REFUSALS:
+            describe_write(scope, tool=tool.name, status=error.http_status)
         return _result(formatting.format_error(error), is_error=True)
     except Exception:  # noqa: BLE001  # the last resort: clients get no details
         _log.exception("internal error in the tool %s", tool.name)
+        if not tool.reads:
+            describe_write(scope, status=500)
         return _result(_BUG, is_error=True)
     if not tool.reads:
+        describe_write(scope, document=result.written)
         worker.wake()
-    return result
+    return _result(result.text, result.data)
 
 
 def _result(

@@ -1,9 +1,9 @@
-"""Replies that the SDK does not send.
+"""Sends the replies that the SDK omits.
 
-Over stdio, it passes lines that are not valid messages on as exceptions, without a reply: a client
-that sends a lone surrogate, or a number that JSON does not allow, would wait forever. And it drops
-the pending requests when stdin is closed. Over both transports, it takes a request whose id is
-neither a string nor an integer for a notification, which gets no reply.
+Over stdio, the SDK turns lines that are not valid messages into exceptions, without a reply: a
+client that sends a lone surrogate, or a number that JSON does not allow, would wait forever. And it
+drops the pending requests when stdin is closed. Over both transports, it treats a request whose id
+is neither a string nor an integer as a notification, which gets no reply.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def stdin_lines() -> Lines:
     private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    # Not closed: a thread may still read from it when the server ends.
+    # It is not closed, because a thread may still read from it when the server ends.
     stream = open(private, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     return Lines(anyio.wrap_file(stream))
 
@@ -182,8 +182,8 @@ class ValidMessages:
 
 
 def has_invalid_id(text: str | bytes, message: Any = None) -> bool:
-    """Whether JSON text is a request whose id is neither a string nor an integer. `message` is what
-    the SDK made of it, if that is known."""
+    """Whether JSON text is a request whose id is neither a string nor an integer. `message` is the
+    message that the SDK parsed from it, if known."""
     if message is not None and not isinstance(message, types.JSONRPCNotification):
         return False
     request = _object(text)

@@ -16,12 +16,13 @@
     runtime            loads ONNX Runtime with its telemetry off
     onnx_file          the inputs, outputs and weight files of an ONNX graph
     onnx_weights       the weights and nodes of an ONNX graph as arrays
-    torch_file         tensors from a file of torch, without torch and without running its code
+    torch_file         tensors from a torch file, without torch and without running its code
     linear_head        the separate heads of BGE-M3
     device             where an encoder runs: CPU, GPU with torch, or a provider of ONNX Runtime
     onnx_session       a loaded graph on the chosen device
     onnx_model         a graph with its tokenizer, loaded on first use
     onnx_encoder       the encoder that runs an ONNX graph
+    language_pair      kb-mini: an English encoder and one for other languages
     torch_encoder      the encoder that runs kb-mini on a GPU with torch
     torch_network      the network of kb-mini in torch
     torch_linear       linear functions in torch with the arithmetic of an int8 graph
@@ -40,7 +41,7 @@ and `pull` open connections, and only to addresses that the user has configured 
 
 from __future__ import annotations
 
-from kb.models.lookup import MULTILINGUAL, is_endpoint
+from kb.models.lookup import KB_MINI, is_endpoint
 from kb.models.registry import (
     GROUP,
     JUDGES,
@@ -51,6 +52,7 @@ from kb.models.registry import (
     is_installed,
     judge,
     models,
+    name_of_version,
     reader,
     verify,
 )
@@ -58,7 +60,7 @@ from kb.models.registry import (
 __all__ = [
     "GROUP",
     "JUDGES",
-    "MULTILINGUAL",
+    "KB_MINI",
     "OFF",
     "absolute_name",
     "encoder",
@@ -67,6 +69,7 @@ __all__ = [
     "is_installed",
     "judge",
     "models",
+    "name_of_version",
     "reader",
     "verify",
 ]  # fmt: skip

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kb.config import cache_folder
 from kb.errors import KbError
+from kb.locations import cache_folder
 from kb.regular_files import open_file
 
 _BLOCK_BYTES = 1 << 20
@@ -65,6 +65,6 @@ def _write(cache: dict[str, Any]) -> None:
     from kb.atomic import atomic_path
 
     kept = {path: entry for path, entry in cache.items() if Path(path).exists()}
-    # Without the cache, everything works, only slower.
+    # Everything works without the cache, only more slowly.
     with suppress(OSError, KbError), atomic_path(_file(), overwrite=True) as part:
         part.write_text(json.dumps(kept), encoding="utf-8")

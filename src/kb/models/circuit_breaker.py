@@ -10,7 +10,7 @@ waiting earlier:
                           at a time is sent again, and its search waits for it briefly
 
 In every state, queries fail at once while an earlier one has been waiting for longer than a brief
-wait. Any response ends the third state, even one that nobody waits for any more.
+wait. Any response ends the third state, even if nobody is waiting for it anymore.
 """
 
 from __future__ import annotations

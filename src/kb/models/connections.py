@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib import request as urllib_request
@@ -26,14 +26,23 @@ from urllib.request import Request
 from kb.models.network import is_loopback, is_this_machine
 
 _LOCALHOST = ("127.0.0.1", "::1")
+_CHECK_S = 0.2  # between two checks whether a request is still wanted
 
 
 class TimeLimit:
-    """The time that is left for a request. `restart` resets it to the whole time."""
+    """The time that is left for a request. `restart` resets it to the whole time. `check`, if
+    given, is called several times a second while a response is awaited, and ends the request by
+    raising an error."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         self._seconds = seconds
         self._clock = clock
+        self._check = check
         self.restart()
 
     def restart(self) -> None:
@@ -45,6 +54,19 @@ class TimeLimit:
         if left_s <= 0:
             raise TimeoutError("no response in time")
         return left_s
+
+    def receive(self, connection: socket.socket, receive: Callable[[], int]) -> int:
+        """Call `receive`, which reads from `connection`, within the time that is left."""
+        if self._check is None:
+            connection.settimeout(self.left_s())
+            return receive()
+        while True:
+            self._check()
+            connection.settimeout(min(_CHECK_S, self.left_s()))
+            try:
+                return receive()
+            except TimeoutError:
+                continue  # `left_s` raises if it was the last one
 
 
 def open_url(request: Request, limit: TimeLimit, *, redirects: bool) -> HTTPResponse:
@@ -127,7 +149,7 @@ class _HttpsConnection(_HttpConnection):
 
     def connect(self) -> None:
         super().connect()  # and, through a proxy, opens the tunnel
-        self.sock.settimeout(self._limit.left_s())  # covers the whole handshake
+        self.sock.settimeout(self._limit.left_s())  # limits the whole handshake
         host = self._tunnel_host or self.host
         self.sock = _tls_context().wrap_socket(self.sock, server_hostname=host)
         self.sock.limit = self._limit  # type: ignore[attr-defined]  # a `_TlsSocket`
@@ -143,8 +165,8 @@ class _Socket(socket.socket):
             self.settimeout(self.limit.left_s())
 
     def recv_into(self, *args: Any, **options: Any) -> int:
-        self._limit_time()
-        return super().recv_into(*args, **options)
+        receive = partial(super().recv_into, *args, **options)
+        return receive() if self.limit is None else self.limit.receive(self, receive)
 
     def sendall(self, *args: Any, **options: Any) -> None:
         self._limit_time()
@@ -161,8 +183,8 @@ class _TlsSocket(ssl.SSLSocket):
             self.settimeout(self.limit.left_s())
 
     def recv_into(self, *args: Any, **options: Any) -> int:
-        self._limit_time()
-        return super().recv_into(*args, **options)
+        receive = partial(super().recv_into, *args, **options)
+        return receive() if self.limit is None else self.limit.receive(self, receive)
 
     def send(self, *args: Any, **options: Any) -> int:
         self._limit_time()
@@ -178,8 +200,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _connect(host: str, port: int, limit: TimeLimit) -> socket.socket:
-    """Connect to the first address that accepts. Each gets an equal part of the time that is
-    left."""
+    """Connect to the first address that accepts. Each gets an equal share of the remaining time."""
     failures: list[OSError] = []
     addresses = _addresses(host, port, limit)
     for at, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -204,8 +225,8 @@ def _connect_to(connection: _Socket, address: Any, limit: TimeLimit, *, parts: i
 
 
 def _addresses(host: str, port: int, limit: TimeLimit) -> list[Any]:
-    """The addresses of a host. `localhost` is not looked up, and a lookup, which has no timeout of
-    its own, runs in a thread that can be left behind."""
+    """The addresses of a host. `localhost` is not looked up. A lookup has no timeout, so it runs in
+    a thread that can be abandoned."""
     if host.lower() == "localhost" or is_loopback(host):
         hosts = _LOCALHOST if host.lower() == "localhost" else (host,)
         return [

@@ -47,7 +47,7 @@ def describe(manifest: Manifest, config: Config) -> str:
     if _uses_torch(manifest, provider):
         return "GPU with torch for passages, CPU for queries"
     if provider == CPU:
-        return "CPU, as models.provider says"
+        return "CPU, as set by models.provider"
     from kb.models.onnx_session import INSTALL_GPU, is_int8
 
     advice = f"; to use the GPU, run: {INSTALL_GPU}" if is_kb_mini(manifest) else ""
@@ -65,15 +65,15 @@ def is_kb_mini(manifest: Manifest) -> bool:
 
 
 def has_gpu_device() -> bool:
-    """Whether the machine seems to have a GPU for CUDA or ROCm. True on Windows, where it is not
-    known."""
+    """Whether the machine seems to have a GPU for CUDA or ROCm. Always true on Windows, where this
+    cannot be determined."""
     if sys.platform == "win32":
         return True
     return sys.platform != "darwin" and any(map(os.path.exists, _DEVICE_FILES))
 
 
 def _uses_torch(manifest: Manifest, provider: str) -> bool:
-    """Imports nothing: torch takes seconds."""
+    """Whether the model runs with torch. Imports nothing, because importing torch takes seconds."""
     if provider not in (AUTO, CUDA) or not is_kb_mini(manifest) or find_spec("torch") is None:
         return False
     return provider == CUDA or has_gpu_device()

@@ -49,8 +49,8 @@ def endpoint_spec(config: Config, name: str = NAME) -> ModelSpec:
 def open_endpoint(config: Config, name: str = NAME, *, sleep: network.Sleep = time.sleep) -> (
     EndpointEncoder
 ):  # fmt: skip
-    """Create the encoder, without a request: search by words need not wait for a server. If the
-    settings do not have the dimension, the first response determines it. Raises `ConfigError` or
+    """Create the encoder without sending a request, so that a lexical search does not wait for a
+    server. If no dimension is configured, the first response determines it. Raises `ConfigError` or
     `Offline`."""
     settings = config.models
     endpoint = _endpoint(settings, name)
@@ -110,7 +110,7 @@ class EndpointEncoder(ModelTraits):
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         if isinstance(texts, str):
-            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single one")
+            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single text")
         if "dense" not in want:
             return [Encoding() for _ in texts]
         prefix = self._spec.query_prefix if as_query else self._spec.passage_prefix

@@ -18,7 +18,8 @@ class Question(NamedTuple):
     decoy: str
 
 
-# By script, as the Unicode names of its letters begin; hiragana stands for Japanese.
+# The questions by script, named as in the Unicode names of its letters; hiragana stands for
+# Japanese.
 QUESTIONS: dict[str, tuple[Question, ...]] = {
     "LATIN": (
         Question(

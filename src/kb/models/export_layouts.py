@@ -55,8 +55,8 @@ def recognize(
     path: Path, graph: GraphFile, heads: Set[str], *, pools_first_token: bool
 ) -> ExportOutputs:
     """Map the parts to outputs of the graph. `heads` are the parts whose heads are available.
-    Hidden states contain the dense vector if the model is known to use its first token. Raises
-    `ModelBroken` if there is no dense vector."""
+    Hidden states contain the dense vector if the model is known to use that of its first token.
+    Raises `ModelBroken` if there is no dense vector."""
     names = {
         part: name
         for part, known in NAMES.items()
@@ -104,7 +104,9 @@ def missing_parts(graph: GraphFile, parts: Set[str]) -> list[str]:
                           for part in lacking)  # fmt: skip
     files = " and ".join(HEAD_FILES[part] for part in lacking)
     if hidden_states(graph) is not None:
-        return [f"{labels}: for BGE-M3, put {files} from {HEAD_SOURCE} beside the graph"]
+        return [
+            f"{labels}: for BGE-M3, copy {files} from {HEAD_SOURCE} into the folder of the graph"
+        ]
     outputs = ", ".join(graph.outputs)
     return [f"{labels}: the graph computes only {outputs}; use an export with more outputs"]
 
@@ -118,6 +120,6 @@ def _without_dense(path: Path, graph: GraphFile, hidden: str | None) -> ModelBro
         return ModelBroken(message, _HINT)
     return ModelBroken(
         message,
-        f"if the first token has the dense vector, as in BGE models, put 1_Pooling/config.json of "
-        f"the original model beside it; otherwise {_HINT}",
+        "if the first token has the dense vector, as in BGE models, copy "
+        f"1_Pooling/config.json of the original model into its folder; otherwise {_HINT}",
     )

@@ -1,8 +1,9 @@
-"""`kb models pull ORG/NAME`: an ONNX export from a model hub, in one of the layouts that kb knows.
+"""`kb models pull ORG/NAME`: pulls an ONNX export from a model hub, in one of the layouts that kb
+knows.
 
 The hub is huggingface.co, or the address in $HF_ENDPOINT, as in other tools. Its list of files
-names the size and hash of each; kb selects the graph, its weights, the tokenizer and the heads
-(`export_layouts`), downloads them into one folder, and writes a `model.json` for them.
+contains the size and hash of each file; kb selects the graph, its weights, the tokenizer and the
+heads (`export_layouts`), downloads them into one folder, and writes a `model.json` for them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _HINT = "check the name and the revision, or download the files and pull their f
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository. Large files have a SHA-256, small ones the hash that git has."""
+    """A file of a repository. Large files have a SHA-256 hash, small ones a git hash."""
 
     path: str
     size_bytes: int
@@ -155,10 +156,10 @@ def _no_file_hint(repository: Repository, name: str) -> str:
     tokenizers = [path for path in repository.files if "tokenizer" in path.lower()]
     if name == TOKENIZER and tokenizers:
         return (
-            f"it has {', '.join(tokenizers)}: download its files, put the {name} of the original "
-            "model beside them, and pull that folder"
+            f"it has {', '.join(tokenizers)}: download its files, add the {name} of the "
+            "original model, and pull that folder"
         )
-    return f"download its files, put the {name} of the original model beside them, and pull that"
+    return f"download its files, add the {name} of the original model, and pull that folder"
 
 
 def _weights(repository: Repository, graph: HubFile, path: Path) -> list[HubFile]:
@@ -203,7 +204,7 @@ def _download(
 
 def _download_small(url: str, file: HubFile, target: Path, downloads: Downloads) -> None:
     if file.size_bytes > _MAX_SMALL_BYTES:
-        raise ModelBroken(f"{url} has no SHA-256, and is too large without one", _HINT)
+        raise ModelBroken(f"{url} has no SHA-256, which a file of its size must have", _HINT)
     data = downloads.text(url, _MAX_SMALL_BYTES)
     if file.blob_sha1 is not None and _git_sha1(data) != file.blob_sha1:
         raise ModelBroken(f"{url} does not match the hash that the hub lists", _HINT)

@@ -78,7 +78,7 @@ def infer(folder: Path) -> Manifest:
 def _missing(folder: Path, name: str) -> ModelMissing:
     hint = _HINT
     if name == TOKENIZER and _locate(folder, "bge_m3_tokenizer.onnx") is not None:
-        hint = f"kb reads no tokenizer in ONNX: put the {name} of the original model beside it"
+        hint = f"kb cannot use a tokenizer in ONNX format: add the {name} of the original model"
     return ModelMissing(f"the model in {folder} has neither a {NAME} nor a {name}", hint)
 
 
@@ -160,7 +160,7 @@ def _config(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelBroken(f"{path} cannot be read: {error}", _HINT) from error
     if not isinstance(data, dict):
-        raise ModelBroken(f"{path} is not an object", _HINT)
+        raise ModelBroken(f"{path} is not a JSON object", _HINT)
     return data
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import ModelBroken
-from kb.models import torch_file
 from kb.models.manifest import HINT, Manifest
 
 if TYPE_CHECKING:
@@ -47,9 +46,11 @@ class LinearHead:
 
 
 def read_head(manifest: Manifest, part: str) -> LinearHead:
-    """Read the head of a part. Raises `ModelBroken` if its file has anything but a linear
+    """Read the head of a part. Raises `ModelBroken` if its file contains anything but a linear
     function."""
     import numpy as np
+
+    from kb.models import torch_file  # loads `pickle` and `zipfile`, which few models need
 
     path = manifest.path(manifest.heads[part])
     try:

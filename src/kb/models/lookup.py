@@ -6,7 +6,9 @@ import re
 
 ENDPOINT = "endpoint"
 USE_MULTILINGUAL = "use-multilingual"
-MULTILINGUAL = "kb-mini-multilingual"  # bundled, and suggested for languages other than English
+KB_MINI = "kb-mini"  # the bundled pair of the next two models, for 21 languages
+ENGLISH = "kb-mini-english"
+MULTILINGUAL = "kb-mini-multilingual"
 RESERVED = ("none", ENDPOINT, USE_MULTILINGUAL)
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -54,8 +54,8 @@ class Manifest:
     """The content of a `model.json`. `outputs` maps each part to the name of the graph's output;
     without `query_sparse`, the model weights queries like passages; a judge has only `score`. With
     `stems`, the terms of sparse vectors are word stems; otherwise they are the model's tokens.
-    `graph` is the file of the graph. `heads` maps parts to files of torch with a linear function
-    that turns the graph's output for the part into its values. With `first_token`, the dense vector
+    `graph` is the file of the graph. `heads` maps parts to torch files, each with a linear function
+    that turns the graph's output into the values of the part. With `first_token`, the dense vector
     is the first row of its output."""
 
     folder: Path

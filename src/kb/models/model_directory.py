@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kb.config import data_folder
 from kb.errors import InvalidRequest, ModelMissing
+from kb.locations import data_folder
 from kb.models import manifest as manifests
 from kb.models.lookup import is_plain
 

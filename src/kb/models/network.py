@@ -46,7 +46,7 @@ def is_this_machine(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is a loopback address in digits."""
+    """Whether `host` is a numeric loopback address."""
     from ipaddress import ip_address
 
     try:

@@ -61,7 +61,7 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         if isinstance(texts, str):
-            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single one")
+            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single text")
         outputs = self._outputs(want, as_query=as_query)
         encode_one = partial(self._encode_one, self.loaded(), outputs, as_query)
         encodings: list[Encoding] = []

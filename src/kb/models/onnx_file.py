@@ -22,7 +22,7 @@ _TENSOR, _GRAPH, _TENSORS, _GRAPHS = 5, 6, 10, 11  # of an attribute
 _EXTERNAL = 13  # of a tensor
 _NAME, _TYPE = 1, 2  # of an input or output
 _TENSOR_TYPE, _SHAPE, _DIM, _DIM_VALUE = 1, 2, 1, 1
-_KEY, _VALUE = 1, 2  # of a pair of texts
+_KEY, _VALUE = 1, 2  # of a key-value pair
 
 _INT8_KINDS = frozenset({"MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"})
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5

@@ -35,7 +35,7 @@ _TOKEN_CHARS = 40
 
 
 class PairTokenizer:
-    """Tokenizes a query and a passage together, by a `tokenizer.json`. Threads may share it."""
+    """Tokenizes a query and a passage together with a `tokenizer.json`. Threads may share it."""
 
     def __init__(self, path: Path, max_tokens: int) -> None:
         from tokenizers import Tokenizer

@@ -120,7 +120,7 @@ def choose(setting: str, offered: Sequence[str]) -> str:
         if setting.lower() in (name.lower(), name.removesuffix("ExecutionProvider").lower()):
             return name
     raise ConfigError(
-        f"models.provider cannot be {setting!r}: the runtime does not offer it",
+        f"models.provider is {setting!r}, which the installed ONNX Runtime does not offer",
         f"choose one of: auto, cpu, {', '.join(offered)}; for kb-mini on a GPU: {INSTALL_GPU}",
     )
 
@@ -173,9 +173,9 @@ def _options() -> Any:
 
 
 def _overflows() -> bool:
-    """Whether this CPU may overflow when it adds two int8 products in 16 bits, as x86 CPUs without
-    VNNI do. ONNX Runtime then uses slower kernels, which do not. True for x86 CPUs with unknown
-    features."""
+    """Whether sums of two int8 products may overflow 16 bits on this CPU, as on x86 CPUs without
+    VNNI. If so, ONNX Runtime is configured to use slower kernels that cannot overflow. True for x86
+    CPUs with unknown features."""
     import platform
 
     if platform.machine().lower() not in ("x86_64", "amd64", "i686", "x86"):

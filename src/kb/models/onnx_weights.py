@@ -50,7 +50,7 @@ class Weights:
 
 
 def read(path: Path) -> Weights:
-    """Read the file. Raises `ValueError` if it is not an ONNX file or has its weights in other
+    """Read the file. Raises `ValueError` if it is not an ONNX file or keeps its weights in other
     files, and `OSError`."""
     with (
         open_file(path, links="follow") as file,

@@ -43,8 +43,8 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The bytes of a manifest, and the address or folder of its files. `label` is its own path or
-    address. `places` are the paths of files by name, if they are in several folders."""
+    """The bytes of a manifest, and the URL or folder of its files. `label` is the manifest's own
+    path or URL. `places` maps file names to paths, if the files are in several folders."""
 
     data: bytes
     base: str | Path
@@ -62,9 +62,10 @@ def pull(
     on_progress: OnPull = lambda _done, _total, _what: None,
     sleep: network.Sleep = time.sleep,
 ) -> Manifest:
-    """Copy a model to its folder, and return its manifest; a model that exists is only checked.
-    `revision` fills `{revision}` in addresses, `sha256` is the expected hash of the manifest, and
-    `to` replaces the target folder. Raises `ModelError`, `InvalidRequest` or `Offline`."""
+    """Copy a model to its folder, and return its manifest. A model that already exists is only
+    checked. `revision` fills `{revision}` in addresses, `sha256` is the expected hash of the
+    manifest, and `to` replaces the target folder. Raises `ModelError`, `InvalidRequest` or
+    `Offline`."""
     downloads = Downloads(sleep)
     if hub.is_hub_name(name) and not Path(name).exists():
         return _pull_from_hub(config, name, revision, sha256, to, downloads, on_progress)
@@ -214,7 +215,7 @@ def _with_revision(url: str, revision: str | None) -> str:
         raise InvalidRequest(f"{url} needs a revision", "add --revision REVISION")
     if revision and REVISION not in url and revision not in url:
         raise InvalidRequest(
-            f"{url} has no place for a revision", f"put {REVISION} into the address"
+            f"{url} has no placeholder for a revision", f"put {REVISION} into the address"
         )
     return url.replace(REVISION, quote(revision or "", safe=""))
 

@@ -4,7 +4,8 @@ A name is resolved in this order: `none`; `endpoint` or `endpoint:MODEL`, the co
 `use-multilingual`; a bundled model; a pulled model; a model of another package, from the entry
 point group `kb.encoders` (a function that takes the settings and returns a `ports.Encoder`) or
 `kb.judges` (a `ports.Judge`). A name written as a path is a folder with a model. Bundled models are
-found without listing the installed packages, which takes longer than a search.
+found without listing the installed packages, which takes longer than a search. `kb-mini` is a pair
+of bundled models, one for English and one for other languages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from kb.config import Config
 from kb.errors import KbError, ModelBroken, ModelError, ModelMissing
 from kb.models import manifest as manifests
 from kb.models import model_directory
-from kb.models.lookup import ENDPOINT, MULTILINGUAL, USE_MULTILINGUAL, is_endpoint, is_plain
+from kb.models.lookup import (
+    ENDPOINT,
+    ENGLISH,
+    KB_MINI,
+    MULTILINGUAL,
+    USE_MULTILINGUAL,
+    is_endpoint,
+    is_plain,
+)
 from kb.text.scripts import unsupported_scripts
 from kb.types import Encoding, ModelInfo, ModelSpec
 
@@ -38,6 +47,7 @@ _REPORT = "report this to the author of the model"
 PROBE = "What does this encoder make of a text?"
 
 _HERE = Path(__file__).parent
+_FOLDERS = {ENGLISH: _HERE / "kb_mini"}  # bundled models that are not named after their folder
 _KINDS = {GROUP: ("encoder", "encode"), JUDGES: ("judge", "scores")}
 
 
@@ -55,12 +65,27 @@ def encoder(config: Config, name: str | None = None) -> Encoder | None:
         from kb.models.use_multilingual import UseMultilingual
 
         return UseMultilingual()
+    if name == KB_MINI:
+        from kb.models.device import open_encoder
+        from kb.models.language_pair import LanguagePair
+
+        return LanguagePair(*(open_encoder(manifest, config) for manifest in _pair()))
     if (manifest := _manifest(name, GROUP)) is not None:
         from kb.models.device import open_encoder
 
         return open_encoder(manifest, config)
     plugin: Encoder = _from_entry_point(name, GROUP, config)
     return plugin
+
+
+def name_of_version(name: str, version: str) -> str | None:
+    """The name of the bundled encoder with this name and version in its specification; None if kb
+    has none. A store may have vectors of an earlier version of a bundled encoder."""
+    for bundled in (ENGLISH, MULTILINGUAL):
+        manifest = _manifest(bundled, GROUP)
+        if manifest is not None and (manifest.spec.name, manifest.spec.version) == (name, version):
+            return bundled
+    return None
 
 
 def judge(config: Config, name: str | None = None) -> Judge | None:
@@ -84,23 +109,23 @@ def has_multilingual() -> bool:
     return is_installed()
 
 
-def reader(text: str, language: str | None) -> str | None:
-    """The name of an installed encoder that claims to read this text, whose language may be
-    unknown; None if there is none. Loads no model."""
-    from kb.models.use_multilingual import LANGUAGES, SCRIPTS
-
-    declared: list[tuple[str, Sequence[str], Sequence[str]]] = []
-    for name in (MULTILINGUAL, *model_directory.names()):
+def reader(text: str, language: str | None) -> tuple[str, ModelSpec] | None:
+    """The name and specification of an installed encoder that claims to read this text, whose
+    language may be unknown; None if there is none. Loads no model."""
+    declared = [(KB_MINI, _pair_spec())]
+    for name in model_directory.names():
         with suppress(KbError):
             if (manifest := _manifest(name, GROUP)) is not None:
-                declared.append((name, manifest.spec.scripts, manifest.spec.languages))
+                declared.append((name, manifest.spec))
     if has_multilingual():
-        declared.append((USE_MULTILINGUAL, SCRIPTS, LANGUAGES))
+        from kb.models.use_multilingual import spec
+
+        declared.append((USE_MULTILINGUAL, spec()))
     return next(
         (
-            name
-            for name, scripts, languages in declared
-            if _reads(text, language, scripts, languages)
+            (name, spec)
+            for name, spec in declared
+            if _reads(text, language, spec.scripts, spec.languages)
         ),
         None,
     )
@@ -127,6 +152,8 @@ def models(config: Config) -> list[ModelInfo]:
 
 def info(config: Config, name: str) -> ModelInfo:
     """Describe a model without loading it. Raises `ModelError`."""
+    if name == KB_MINI:
+        return _info_of_pair(config)
     folder = _folder(name)
     if folder is not None:
         return _info_of(manifests.read(folder), _origin(folder), config, name)
@@ -139,7 +166,10 @@ def verify(config: Config, name: str) -> ModelInfo:
     """Check every byte of a model's files, encode a text, and run the exam. Returns the results of
     the exam. Raises `ModelError` if the model is damaged."""
     model = info(config, name)
-    if (folder := _folder(name)) is not None:
+    if name == KB_MINI:
+        for manifest in _pair():
+            manifests.check_hashes(manifest)
+    elif (folder := _folder(name)) is not None:
         manifests.check_hashes(manifests.read(folder))
     if model.spec is not None and model.spec.is_judge:
         judge_ = judge(config, name)
@@ -179,11 +209,22 @@ def _info_or_problem(config: Config, name: str) -> ModelInfo:
         return ModelInfo(name, problem=error.message, in_use=name in used)
 
 
+def _info_of_pair(config: Config) -> ModelInfo:
+    english, others = _pair()
+    return replace(
+        _info_of(english, "kb", config, KB_MINI),
+        name=KB_MINI,
+        spec=_pair_spec(),
+        size_bytes=english.size_bytes + others.size_bytes,
+        summary=f"{ENGLISH} for English, {MULTILINGUAL} for 20 other languages",
+    )
+
+
 def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> ModelInfo:
     from kb.models.device import describe
 
     return ModelInfo(
-        manifest.spec.name,
+        name if origin == "kb" else manifest.spec.name,
         spec=manifest.spec,
         origin=origin,
         path=str(manifest.folder),
@@ -231,7 +272,7 @@ def _configured(config: Config, spec: ModelSpec) -> str:
 
 def _info_of_plugin(config: Config, name: str) -> ModelInfo:
     if name == OFF:
-        raise ModelMissing(f"{OFF!r} switches models off", "see: kb models list")
+        raise ModelMissing(f"{OFF!r} disables models", "see: kb models list")
     group = (
         JUDGES
         if name in _entry_point_names(JUDGES) and name not in _entry_point_names(GROUP)
@@ -247,7 +288,20 @@ def _info_of_plugin(config: Config, name: str) -> ModelInfo:
 
 
 def _bundled() -> list[str]:
-    return sorted(path.parent.name.replace("_", "-") for path in _HERE.glob(f"*/{manifests.NAME}"))
+    folders = {path.parent for path in _HERE.glob(f"*/{manifests.NAME}")} - {*_FOLDERS.values()}
+    return sorted([KB_MINI, *_FOLDERS, *(folder.name.replace("_", "-") for folder in folders)])
+
+
+def _pair() -> tuple[Manifest, Manifest]:
+    """The manifests of kb-mini: for English, and for other languages."""
+    return manifests.read(_FOLDERS[ENGLISH]), manifests.read(_HERE / "kb_mini_multilingual")
+
+
+def _pair_spec() -> ModelSpec:
+    from kb.models.language_pair import pair_spec
+
+    english, others = _pair()
+    return pair_spec(english.spec, others.spec)
 
 
 def _unbundled(config: Config) -> list[str]:
@@ -295,7 +349,7 @@ def _folder(name: str) -> Path | None:
     if _is_path(name):
         return Path(name).expanduser().absolute()
     for folder in (
-        _HERE / name.replace("-", "_"),
+        _FOLDERS.get(name, _HERE / name.replace("-", "_")),
         *filter(None, [model_directory.path_of(name)]),
     ):
         if os.path.isfile(folder / manifests.NAME):  # Path.is_file raises for very long names

@@ -1,10 +1,10 @@
-"""Loads ONNX Runtime with its telemetry switched off.
+"""Loads ONNX Runtime with its telemetry disabled.
 
 Since version 1.29, the official builds for Linux and macOS report over the network which models are
 loaded and how long they take, and store an identifier of the machine in `~/.cache/Microsoft`. They
-start when they are imported, unless an environment variable forbids it. kb sends nothing from the
-machine, so it sets the variable before every import that may be the first. Users who want telemetry
-can set the variable to 0.
+start doing so when they are imported, unless an environment variable forbids it. kb sends nothing
+from the machine, so it sets the variable before every import that may be the first. Users who want
+telemetry can set the variable to 0.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ TELEMETRY_VARIABLE = "ORT_DISABLE_TELEMETRY"
 
 
 def disable_telemetry() -> None:
-    """Set the variable. Call this before anything imports the runtime; a program that has imported
-    it earlier keeps its own setting."""
+    """Disable the telemetry of ONNX Runtime by an environment variable. Call this before the
+    runtime is imported; it has no effect afterwards. An existing value of the variable is kept."""
     os.environ.setdefault(TELEMETRY_VARIABLE, "1")
 
 
 def load_runtime() -> Any:
-    """Import and return `onnxruntime`. Raises what the import raises."""
+    """Import and return `onnxruntime`. Errors of the import are not caught."""
     disable_telemetry()
     import onnxruntime as module
 

@@ -44,7 +44,7 @@ class Tokens:
 
 
 class Tokenizer:
-    """Tokenizes texts by a `tokenizer.json`. Threads may share it."""
+    """Tokenizes texts with a `tokenizer.json`. Threads may share it."""
 
     def __init__(self, path: Path, max_tokens: int, *, stems: bool = False) -> None:
         import tokenizers
@@ -92,8 +92,8 @@ def token_terms(tokens: Sequence[str]) -> list[tuple[str, ...]]:
 def word_terms(pieces: Sequence[str]) -> list[tuple[str, ...]]:
     """The terms of each WordPiece token (## marks the continuation of a word): the stem of its
     word, and, if the word has several pieces, the piece too, so that rare names match exactly, and
-    similar names in part. A Han character, which is a token of its own, counts for the pairs that
-    it forms with its neighbors, or for itself if it stands alone."""
+    similar names in part. A Han character is always a separate token. It counts for the pairs that
+    it forms with its neighbors, or for itself if it has none."""
     terms: list[tuple[str, ...]] = []
     for start, end in _words(pieces):
         word = pieces[start] + "".join(piece[2:] for piece in pieces[start + 1 : end])

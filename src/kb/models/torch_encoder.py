@@ -2,9 +2,9 @@
 
 A GPU pays off for many texts. So queries and calls with few texts run on the CPU, by ONNX Runtime,
 which loads in a fraction of a second; torch is loaded when `GPU_BATCH` passages are encoded at
-once. Both round to 8 bits in the same way. Float32 sums have another order on a GPU, though, and a
-number that falls on the other side of a rounding step moves others, so that vectors differ as much
-as those of two releases of ONNX Runtime. They are compared before they are used (`MIN_COSINE`).
+once. Both round to 8 bits in the same way. But a GPU adds float32 numbers in a different order, and
+a different rounding affects later results, so that vectors differ by as much as between two
+releases of ONNX Runtime. They are compared before they are used (`MIN_COSINE`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logger(__name__)
 CUDA = "cuda"
 MIN_COSINE = 0.998  # between vectors of the CPU and of another device in the same store
 _CALL_TEXTS = 4 * GPU_BATCH  # per call of `encode`: enough to sort them by length
-_MAX_BATCH_TOKENS = 1 << 16  # more make no GPU faster
+_MAX_BATCH_TOKENS = 1 << 16  # larger batches are not faster on any GPU
 _MEMORY_SHARE = 0.5  # of the free memory, for one batch
 _SAMPLES = [text for question in QUESTIONS["LATIN"] for text in (question.answer, question.text)]
 
@@ -159,11 +159,11 @@ def _load(manifest: Manifest, device: str, *, exact: bool) -> _Engine:
 
     try:
         if device == CUDA and not torch.cuda.is_available():
-            raise _Unusable("torch finds no GPU")
+            raise _Unusable("torch does not find a GPU")
         network = Network(onnx_weights.read(manifest.graph_path), device, exact=exact)
     except (KeyError, ValueError, OSError) as error:
         raise _Unusable("its graph is not that of kb-mini") from error
-    except RuntimeError as error:  # drivers that do not fit, or no memory
+    except RuntimeError as error:  # incompatible drivers, or not enough memory
         raise _Unusable(_first_line(error)) from error
     log.info("%s runs on %s with torch %s", manifest.spec.name, device, torch.__version__)
     return _Engine(network, _batch_tokens(network, manifest.spec.max_tokens))

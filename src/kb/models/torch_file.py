@@ -1,7 +1,7 @@
-"""Reads tensors from a file of torch, without torch and without running code from the file.
+"""Reads tensors from a torch file, without torch and without running code from the file.
 
 Such a file (`torch.save` of a state dict) is a zip archive: a pickle that describes the tensors,
-and their bytes. A pickle can name any function to call; this reader knows four names and refuses
+and their bytes. A pickle can name any function to call; this reader accepts four names and refuses
 all others.
 """
 
@@ -20,7 +20,7 @@ from kb.regular_files import open_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_BYTES = 256 << 20  # of a file and of what it contains
+MAX_BYTES = 256 << 20  # of a file, and of its contents
 _PICKLE = "data.pkl"
 _STORAGES = {
     "FloatStorage": "<f4",
@@ -46,7 +46,7 @@ def read(path: Path) -> Mapping[str, NDArray[Any]]:
                 return _state(archive)
         except zipfile.BadZipFile as error:
             raise ValueError(
-                "it is not a zip archive, as torch writes since version 1.6"
+                "it is not a zip archive, the format of torch since version 1.6"
             ) from error
         except (pickle.UnpicklingError, EOFError, IndexError, KeyError, TypeError, AttributeError,
                 NotImplementedError, RuntimeError, UnicodeDecodeError) as error:  # fmt: skip
@@ -111,7 +111,7 @@ def _rebuild_tensor(
 
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if min((offset, *stride)) < 0 or min((1, *size)) < 1 or last >= len(storage.values):
-        raise pickle.UnpicklingError("a tensor lies outside of its numbers")
+        raise pickle.UnpicklingError("a tensor exceeds its storage")
     steps = [step * storage.values.itemsize for step in stride]
     view = np.lib.stride_tricks.as_strided(storage.values[offset:], size, steps, writeable=False)
     return np.ascontiguousarray(view)

@@ -1,8 +1,8 @@
 """Linear functions of an int8 graph in torch, for padded batches.
 
 `Int8Linear` has the arithmetic of the graph: the input of each text is rounded to 8 bits, with a
-scale for the whole text, and products are added as integers. So its results are those of the CPU
-up to the rounding of float32. `HalfLinear` multiplies in half precision without such rounding.
+scale for the whole text, and products are added as integers. So its results equal those of the CPU
+up to float32 rounding. `HalfLinear` multiplies in half precision without such rounding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BLOCK = 8  # kernels for int8 take widths that are multiples of this
+_BLOCK = 8  # int8 kernels require widths that are multiples of this
 _MIN_ROWS = 32  # and more than 16 rows
 _LEVELS = 255
 _MIDDLE = 128
@@ -20,7 +20,7 @@ _MIDDLE = 128
 
 class LinearWeights(NamedTuple):
     """A linear function of the graph: `weight` is int8, [inputs, outputs], and `scale` has a factor
-    for each output. The input is multiplied by `smaller` before it is rounded."""
+    for each output. The input is multiplied by `smaller` before rounding."""
 
     weight: NDArray[Any]
     scale: NDArray[Any]

@@ -1,7 +1,7 @@
 """The network of kb-mini in torch, for a GPU, with the weights of the shipped int8 graph.
 
-The graph computes one text at a time on a CPU; here padded batches are computed. The names of the
-weights are those that `training/export.py` gives them.
+The graph processes one text at a time on a CPU; this network processes padded batches. The names of
+the weights are those that `training/export.py` gives them.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Network:
         self._inner = max(linear.weight.shape[1] for linear in linear_weights(weights).values())
 
     def token_bytes(self, length: int) -> int:
-        """An upper estimate of the memory that a token of a text of this length takes: activations
-        of one layer, and attention scores where the device has no fused attention."""
+        """An upper bound on the memory for each token of a text of this length: activations of one
+        layer, and attention scores if the device has no fused attention."""
         width = len(self._state["bert.norm.bias"])
         copies = 6 if self.dtype.itemsize == 4 else 3
         values = copies * (self._inner + 3 * width) + 2 * self.heads * length
@@ -194,7 +194,7 @@ def float_state(weights: Weights) -> dict[str, NDArray[Any]]:
             name = node.inputs[0].removesuffix("_quantized")
             state[_plain_name(name)] = _dequantize(node.inputs[0], arrays)
         elif node.kind == "Add" and node.name == "/encoder/bert/Add_1":
-            # The exporter stores the embedding of the only kind of segment as a constant.
+            # The exporter stores the embedding of the single segment type as a constant.
             state["bert.kind"] = next(arrays[name] for name in node.inputs if name in arrays)
     return state
 

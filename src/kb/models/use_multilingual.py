@@ -75,7 +75,7 @@ class UseMultilingual:
         on_progress: Callable[[int], None] | None = None,
     ) -> list[Encoding]:
         if isinstance(texts, str):
-            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single one")
+            raise InvalidRequest("encode takes a list of texts", "pass [text] for a single text")
         if "dense" not in want:
             return [Encoding() for _ in texts]
         encodings: list[Encoding] = []

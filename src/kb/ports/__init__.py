@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kb.ports.store import Store
     from kb.ports.vectors import Vectors
 
-Clock = Callable[[], float]  # seconds since the epoch, as time.time
+Clock = Callable[[], float]  # seconds since the epoch, like time.time
 
 _MODULES = {
     "Catalog": "catalog",

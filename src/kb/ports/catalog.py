@@ -27,7 +27,7 @@ class Catalog(Protocol):
     """Reads and writes documents. Every write is one transaction."""
 
     def version(self) -> str:
-        """Changes with every write that can change the results of a search by words."""
+        """A value that changes with every write that can change the results of a lexical search."""
         ...
 
     # --- roots and files --------------------------------------------------------------------------
@@ -55,11 +55,11 @@ class Catalog(Protocol):
         ...
 
     def file_location(self, doc_id: int) -> FileLocation | None:
-        """Where the file of a document is; None for a note."""
+        """The location of a document's file; None for a note."""
         ...
 
     def file_locations(self, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
-        """Where the files of documents are, by id; notes and unknown ids are left out."""
+        """The locations of documents' files, by id; notes and unknown ids are left out."""
         ...
 
     def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
@@ -190,7 +190,7 @@ class Catalog(Protocol):
         ...
 
     def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
-        """What boosts use of each chunk's document; unknown chunks are left out."""
+        """The fields of each chunk's document that boosts use; unknown chunks are left out."""
         ...
 
     def chunk_count(self, filters: Filters | None = None) -> int:

@@ -50,13 +50,13 @@ class Maintenance(Protocol):
         ...
 
     def compact(self) -> int:
-        """Release the disk space of removed documents, and return the number of bytes.
-        Others cannot write meanwhile. It needs as much free space as the store takes."""
+        """Free the disk space of removed documents, and return the number of bytes. Blocks other
+        writers, and needs as much free space as the store takes."""
         ...
 
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
-        """Write a copy of the store's current state to one file, and verify it. Other processes
-        may write to the store meanwhile."""
+        """Write a copy of the store's current state to one file, and verify it. Other processes may
+        write to the store at the same time."""
         ...
 
     def export(self, *, vectors: bool = False) -> Generator[bytes]:
@@ -65,8 +65,8 @@ class Maintenance(Protocol):
 
     def load_in_steps(self, lines: Iterable[bytes], *, on_progress: OnProgress) -> ImportReport:
         """Import all lines into an empty store, in several transactions. If the import was
-        interrupted, a call with the same lines continues it; meanwhile the store has a part of the
-        documents."""
+        interrupted, a call with the same lines continues it; until then, the store is
+        incomplete."""
         ...
 
     def load(self, lines: Iterable[bytes], *, merge: bool, on_progress: OnProgress) -> ImportReport:

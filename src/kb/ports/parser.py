@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # parser processes load this module when they start
 
 
 def _ignore_progress(_done: int, _total: int) -> None:
-    """Discard progress."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class Queue(Protocol):
         model_id: int,
         *,
         limit: int,
+        among: Sequence[int] | None = None,
         after: PendingChunk | None = None,
         doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
@@ -34,10 +35,24 @@ class Queue(Protocol):
         """Lease up to `limit` chunks that no other job works on: chunks without vectors, or, with
         `lacking`, chunks whose vectors lack one of these parts.
 
-        `after` is the last chunk of an earlier lease: the next one continues after it, so that a
-        run does not lease its own failures again. `doc_id` limits the lease to one document.
-        `patient` skips chunks that failed recently.
+        `among` limits the lease to these chunks, in this order; otherwise the order is that of
+        their ids. `after` is the last chunk of an earlier lease: the next one continues after it,
+        so that a run does not lease its own failures again. `doc_id` limits the lease to one
+        document. `patient` skips chunks that failed recently.
         """
+        ...
+
+    def newest(
+        self,
+        model_id: int,
+        *,
+        limit: int,
+        doc_id: int | None = None,
+        patient: bool = False,
+        without: Sequence[int] = (),
+    ) -> list[int]:
+        """The ids of up to `limit` chunks that `lease` would return, those of the documents that
+        changed last first, and no chunk in `without`. None if the model is no longer used."""
         ...
 
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
@@ -80,6 +95,6 @@ class Queue(Protocol):
         ...
 
     def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
-        """Make chunks that failed for good pending again: those of one document, or all. Returns
+        """Make chunks that failed permanently pending again: those of one document, or all. Returns
         how many."""
         ...

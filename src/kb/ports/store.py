@@ -58,13 +58,13 @@ class Store(Protocol):
         ...
 
     def snapshot(self) -> AbstractContextManager[object]:
-        """Let all reads of this thread inside the block see one state of the store. Blocks may be
+        """A block in which all reads of this thread see one state of the store. Blocks may be
         nested: the state is that of the outermost one."""
         ...
 
     def degraded(self) -> tuple[Degraded, ...]:
-        """What is wrong with the state that reads of this thread see, inside a snapshot: on a
-        standby, that it is too old."""
+        """The problems of the state that reads of this thread see, inside a snapshot: on a
+        standby, it may be too old."""
         ...
 
     def close(self) -> None:

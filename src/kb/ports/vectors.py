@@ -22,8 +22,8 @@ class Vectors(Protocol):
     """Reads vectors and manages the models they belong to. `Queue.finish` writes vectors.
 
     A model has a role: `search` (searches use its vectors), `next` (its vectors are being built to
-    replace those), `gone` (its vectors are being dropped), or None (its vectors are kept, but not
-    used).
+    replace the former), `gone` (its vectors are being dropped), or None (its vectors are kept, but
+    not used).
     """
 
     def version(self) -> str:

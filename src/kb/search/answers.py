@@ -1,10 +1,10 @@
-"""Answers a question with sentences of the store, without a language model.
+"""Answers a question with sentences from the store, without a language model.
 
 The passages come from a search. Of the relevant ones, every sentence, list item and table row is
 scored: by the share of the question's words that it contains, weighted by their rarity among these
 sentences; by the similarity of its token vectors to those of the question; and by the rank of its
-passage. The question's answer is the best of them, each with its citation. If no passage is
-relevant, there is no answer.
+passage. The answer consists of the best of them, each with its citation. If no passage is relevant,
+there is no answer.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.searcher import Searcher
 
-PASSAGES = 6  # searched for answers
+PASSAGES = 6  # in which answers are searched
 SENTENCES = 3
 MAX_SENTENCES = 20
 _CLOSEST = 3  # passages to cite if nothing answers
-_RANK = 0.15  # what a sentence loses for each passage ahead of its own
+_RANK = 0.15  # subtracted from a sentence's score for each passage ranked above its own
 _MAX_CHARS = 20_000  # of a passage; only huge tables are longer
 _LEAST_CHARS = 3
 _MARKER = re.compile(r"(?:[-*+•‣◦]|\d{1,3}[.)])[ \t]+(?=\S)")  # of a list item
@@ -150,8 +150,8 @@ def _layout(hit: Hit, analysis: Analysis) -> Layout:
 def _sentences(
     hit: Hit, layout: Layout, near: Sequence[float], analysis: Analysis
 ) -> Iterable[_Candidate]:
-    """The sentences of a hit. A heading, a question or the first row of a table is no answer: what
-    comes below it also counts its words and its similarity."""
+    """The sentences of a hit. A heading, a question or the first row of a table is not an answer:
+    its words and its similarity count for the unit below it."""
     matches = match_ranges(layout.text, analysis)
     rated = [
         (

@@ -34,7 +34,7 @@ PROFILE = "research"
 DEFAULT_TOP = 10
 
 _FUSED: Mapping[str, Any] = {"rerank": False}
-# How the request of each method differs from the others.
+# The arguments of each method's request, in addition to the common ones.
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "fts5_only": {"mode": "lexical", **_FUSED},
     "dense_only": {"mode": "vector", **_FUSED},

@@ -1,4 +1,4 @@
-"""The context of one search: what is resolved once and shared by all of its stages."""
+"""The context of one search: values that are resolved once and shared by all stages."""
 
 from __future__ import annotations
 

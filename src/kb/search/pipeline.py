@@ -118,7 +118,7 @@ class FusionStage:
             query_weights = QueryWeights(agreement.weights, rules)
         if self.word_match and len(ran) > 1:
             if code:
-                from kb.search.ranking.code import weigh_for_code  # seldom needed
+                from kb.search.ranking.code import weigh_for_code  # rarely needed
 
                 word_match = weigh_for_code(query_weights.weights)
             else:
@@ -182,6 +182,7 @@ class Pipeline:
     similarity: TokenSimilarity | None = None
     readability: Readability | None = None
     collapse: Collapse | None = None
+    on_pending: Callable[[Iterable[int]], object] | None = None
 
     def __repr__(self) -> str:
         retrievers = " | ".join(map(repr, self.retrievers))
@@ -223,6 +224,8 @@ class Pipeline:
                 hits = run.rerank_result.annotate(hits)
                 facts["returned"] = len(hits)
             index_version = self._index_version()
+        if self.on_pending is not None:
+            self.on_pending(run.breakdown.to_embed())
         response = Response(
             query=query.text,
             profile=query.profile,
@@ -279,7 +282,7 @@ class PipelineRun:
         self._signals: SignalSource | None = None
         self.rerank_result = RerankResult(())
         self._evidence: dict[int, Evidence] = {}
-        self._code: bool | None = None  # whether the nearest passages are code; None: not read
+        self._code: bool | None = None  # whether the nearest passages are code; None: not read yet
         collapse = pipeline.collapse
         self._collapsed = None if collapse is None else collapse.start(analysis)
 
@@ -299,8 +302,8 @@ class PipelineRun:
             limit *= _DEPTH_FACTOR
 
     def _first(self, fused: list[ScoredChunk]) -> list[ScoredChunk]:
-        """The first candidates in their final order. Literal matches come first, unless the
-        reranker decides alone. Without boosts and a reranker, they already do."""
+        """The first candidates in their final order. Literal matches come first, unless the order
+        is that of the reranker alone. Without boosts and a reranker, they already are first."""
         ranked, rerank = self._rerank(fused), self._pipeline.rerank
         if not self._evidence or (rerank is not None and rerank.blend == 1.0):
             return ranked
@@ -408,7 +411,7 @@ class PipelineRun:
         if self._code is None and len(candidates) > 1 and self._pipeline.fusion_stage.word_match:
             from kb.search.retrievers.nearest_code import finds_code  # not for words alone
 
-            self._code = finds_code(self._pipeline.store, candidates)
+            self._code = finds_code(self._pipeline.store, candidates, self._analysis.text)
         return bool(self._code)
 
     def _literal(
@@ -423,7 +426,7 @@ class PipelineRun:
             self._evidence = find_literal(
                 self._pipeline.store,
                 self._request(limit),
-                lexical.idf,
+                lexical,
                 [one.chunk_id for one in fused],
             )
             levels = [each.level for each in self._evidence.values()]
@@ -433,8 +436,8 @@ class PipelineRun:
     def _complete(
         self, lists: Sequence[RankedList], candidates: Mapping[str, Candidates]
     ) -> list[RankedList]:
-        """Add what each retriever knows about candidates that only others returned: their scores,
-        if the profile is `complete`, and which of them cannot be scored yet."""
+        """Complete each list with candidates that only other retrievers returned: with their
+        scores, if the profile is `complete`, and with those that cannot be scored yet."""
         complete = self._pipeline.fusion_stage.complete
         chunk_ids = {one.chunk_id for ranked_list in lists for one in ranked_list.ranked}
         by_name = {retriever.name: retriever for retriever in self._pipeline.retrievers}
@@ -519,7 +522,7 @@ class PipelineRun:
         return cap_scores(later, first[-1].score) if reranked is None else reranked
 
     def signals(self) -> SignalSource:
-        """What the retrievers know about the candidates so far."""
+        """The signals of the candidates so far, from the lists of the retrievers."""
         if self._signals is None or self._signals.breakdown is not self.breakdown:
             self._signals = self._new_signals()
         return self._signals

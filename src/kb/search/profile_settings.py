@@ -79,7 +79,7 @@ def _is_number(value: Any) -> bool:
         return _NUMBER.fullmatch(value.strip()) is not None
     if isinstance(value, int | float):
         return not isinstance(value, bool)
-    from numbers import Real  # as numpy's numbers are
+    from numbers import Real  # includes the numbers of numpy
 
     return isinstance(value, Real)
 
@@ -213,16 +213,16 @@ ABOUT: Mapping[str, str] = {
     "weights": "the weight of each retriever, by name",
     "adaptive": "whether weights depend on the length and the form of the query",
     "agreement": "whether a list that shares almost nothing with the others gets less weight",
-    "word_match": "whether words count more if the first passage by words matches well, and "
-    "weighted terms do not count among code",
-    "coverage": "whether vectors count less while most candidates by words have none",
+    "word_match": "whether words count more if the first lexical candidate matches well, and "
+    "weighted terms are ignored if the nearest passages are code",
+    "coverage": "whether vectors count less while most lexical candidates have none",
     "complete": "whether a dense or sparse score is computed for candidates that only other "
     "retrievers returned",
     "literal": "whether passages that contain the query literally come first, and passages with "
     "a part of it move up",
     "min_score": "candidates with a lower fused score are dropped, before any boost",
-    "calibrated": "whether half of the relevance of a passage whose vectors are known must reach "
-    "`min_score` too; passages with every word of the query stay",
+    "calibrated": "whether half of a passage's relevance must reach `min_score` too, if its "
+    "vectors are known; passages with every word of the query are kept",
     "boosts": "factors of the score: `type`, `access`, `decay`",
     "type_weights": "the factors of the boost `type`, by kind",
     "half_life_days": "the half-life of the boost `decay`",
@@ -232,8 +232,8 @@ ABOUT: Mapping[str, str] = {
     "(reranker alone); `auto` or `none`: the reranker is used for queries on which it helps",
     "threshold": "hits with a lower score are dropped",
     "min_relevance": "hits with a lower relevance, a probability from 0 to 1, are dropped",
-    "collapse": "whether passages with the same or nearly the same text become one hit, and short "
-    "texts that many pages of a folder repeat go below the others",
+    "collapse": "whether passages with (nearly) the same text become one hit, and short texts that "
+    "many pages of a folder repeat rank below the others",
     "per_document": "how many passages of a document may be among the first ten hits; `0`: any "
     "number",
     "group": "whether only the best hit of a document is returned",

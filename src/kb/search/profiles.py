@@ -40,17 +40,17 @@ class Profile:
     adaptive: bool = False  # weights depend on the query: `ranking.adaptive`
     agreement: bool = False  # an outlier list gets less weight: `ranking.agreement`
     word_match: bool = False  # words count by how well they match: `ranking.word_match`
-    coverage: bool = False  # lists without most vectors get less weight: `ranking.coverage`
+    coverage: bool = False  # lists that lack most vectors get less weight: `ranking.coverage`
     complete: bool = False  # score candidates that only other retrievers returned
     literal: bool = False  # passages that contain the query come first: `ranking.literal`
     min_score: float | None = None  # drop candidates with a lower fused score
-    calibrated: bool = False  # `min_score` acts on the relevance, too
+    calibrated: bool = False  # `min_score` also applies to the relevance
     boosts: tuple[str, ...] = ()
     type_weights: Mapping[str, float] = field(default_factory=lambda: dict(TYPE_WEIGHTS))
     half_life_days: float = HALF_LIFE_DAYS
     rerank: str = "none"
     rerank_candidates: int = 100
-    rerank_blend: float | None = None  # None: depends on the query, see `rerank.automatic`
+    rerank_blend: float | None = None  # None: depends on the query (see `rerank.automatic`)
     threshold: float | None = None  # drop hits with a lower score
     min_relevance: float | None = None  # drop hits with a lower relevance
     collapse: bool = False  # duplicates and repeated texts: `results.collapse`
@@ -192,7 +192,7 @@ def restrict(profile: Profile, mode: str | None) -> Profile:
         raise InvalidRequest(
             f"profile {profile.name} has no {mode} search", f"mode of this profile: {profile.mode}"
         )
-    # The minimum for fused scores does not fit the scores of a retriever. The mode asks for the
+    # The minimum for fused scores does not fit the scores of a retriever. The mode uses the
     # retriever's own order, so literal matches stay in their places, nothing collapses, and a
     # reranker runs only on request.
     return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -53,7 +53,8 @@ class Searcher:
     """Runs searches on one store. Threads may share it.
 
     `encoder` returns the model that encodes queries; without it, only lexical retrieval works.
-    `judge` returns the model of the cross-encoder reranker.
+    `judge` returns the model of the cross-encoder reranker. While vectors are being computed,
+    `on_pending` is called with the first candidates of each search: theirs are needed first.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Searcher:
         clock: Clock,
         encoder: EncoderSource = no_encoder,
         judge: JudgeSource = lambda: None,
+        on_pending: Callable[[Iterable[int]], object] | None = None,
     ) -> None:
         self._store = store
         self._config = config
@@ -71,6 +73,7 @@ class Searcher:
         timeout_ms = config.search.retriever_timeout_ms
         self._timeout_s = timeout_ms / 1000 if timeout_ms else None
         self._judge = judge
+        self._on_pending = on_pending
         self._pool: ThreadPool | None = None
         self._lock = threading.Lock()
 
@@ -85,9 +88,7 @@ class Searcher:
         from kb.search.rerank.selection import RerankerSelector
 
         keeps_tokens = self._config.models.tokens != "none"
-        return RerankerSelector(
-            self._store, self._query_encoder, self._judge, keeps_tokens=keeps_tokens
-        )
+        return RerankerSelector(self._query_encoder, self._judge, keeps_tokens=keeps_tokens)
 
     def close(self) -> None:
         """Stop idle threads. Does not wait for running retrievers, which may hang."""
@@ -97,7 +98,7 @@ class Searcher:
             self._pool = None
 
     def search(self, request: SearchRequest) -> Response:
-        """Run a search, see `KnowledgeBase.search`. Raises `DeadlineExceeded` after
+        """Run a search (see `KnowledgeBase.search`). Raises `DeadlineExceeded` after
         `search.timeout_s`."""
         check_choice("malformed", request.malformed, ("raise", "empty"))
         text = _query_text(request.query)
@@ -157,7 +158,7 @@ class Searcher:
         return replace(response, hits=hits)
 
     def highlights(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
-        """The highlights in several texts, see `KnowledgeBase.highlights`."""
+        """The highlights in several texts (see `KnowledgeBase.highlights`)."""
         with self.deadline():
             analysis = analyze(check_text("a query", query))
             checked = (check_text("a text", text) for text in texts)
@@ -244,6 +245,7 @@ class Searcher:
             similarity=_similarity(context),
             readability=_readability(context),
             collapse=collapse,
+            on_pending=self._on_pending,
         )
 
     def _parallel(self, retrievers: Sequence[Retriever]) -> ParallelRetrieval | None:
@@ -261,7 +263,8 @@ class Searcher:
 
 
 def _readability(context: SearchContext) -> Readability | None:
-    """The scripts that the model reads. A lexical search need not load the module."""
+    """The scripts that the model reads; None for a lexical search, which does not load the
+    module."""
     if context.profile.retrievers == (LEXICAL,):
         return None
     from kb.search.retrievers.readability import readability
@@ -319,7 +322,7 @@ def _query_text(value: object) -> str:
 
 def _check(filters: object, threshold: object, min_relevance: object) -> None:
     if filters is not None and not isinstance(filters, Filters):
-        raise InvalidRequest(f"filters is a {type(filters).__name__}", "give kb.Filters(...)")
+        raise InvalidRequest(f"filters has type {type(filters).__name__}", "give kb.Filters(...)")
     for name, value in (("threshold", threshold), ("min_relevance", min_relevance)):
         if isinstance(value, str):
             raise InvalidRequest(f"{name} cannot be {value!r}", f"{name} is a number")

@@ -20,14 +20,15 @@
     error_responses  errors as `error.v1`
     upload_folder    the folder of uploaded files
     upload_lock      a lock for each name of an upload
-    upload_owner     which folder belongs to which store
+    upload_owner     which store an upload folder belongs to
     static_files     the files of the web page, from `web/`
-    search           routes: search, ask, compare, evaluate, similar, highlights, profiles
+    search           routes: search, compare, evaluate, similar, highlights, profiles
+    asking           routes: answers, quoted or written by a language model
     documents        routes: documents, passages, chunks, tags
     reading          routes: renderings, page images, images, originals
     ingest           routes: ingest, embed, progress
     uploads          route: uploads
-    status           routes: status, jobs, health, metrics
+    status           routes: status, map, statistics, jobs, health, metrics
 
 Routes turn requests into calls of `KnowledgeBase`, and its results into `wire` shapes. Needs the
 extra `serve`; imported only by `kb serve`.

@@ -1,4 +1,5 @@
-"""What a request may do: the right that it needs, the rate of its token, and the audit log."""
+"""Access control: the right that a request needs, the rate limit of its token, and the audit
+log."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import ConfigError, Forbidden, TooManyRequests
-from kb.logs import logger
+from kb.logs import logger, open_log
 from kb.text.timestamps import utc_timestamp
 from kb.types import Identity, JsonDict
 
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 IDENTITY_KEY = "kb.identity"  # in the ASGI scope
 _AUDIT_KEY = "kb.audit"
-# An image is a file beside a document, and no document itself, so limits say nothing about it.
+# An image is a file beside a document, not a document, so the limits of a token do not cover it.
 _WHOLE_STORE = ("/ingest", "/embed", "/events", "/metrics", "/uploads", "/images")
 _ADMIN = ("/ingest", "/embed")
-_READING = ("/search", "/ask", "/mcp")  # POST: a query is longer than an address may be
+_READING = ("/search", "/ask", "/mcp")  # POST, because a query may be longer than a URL
+REFUSALS = (401, 403, 429)  # HTTP statuses
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _log = logger("kb.server")
 
@@ -44,7 +46,7 @@ def check_access(identity: Identity, method: str, path: str) -> None:
     check_right(identity, required_right(method, path))
     if identity.limits and first_segment(path) in _WHOLE_STORE:
         raise Forbidden(
-            f"{first_segment(path)} concerns the whole store, and this token is limited",
+            f"{first_segment(path)} concerns the whole store, but this token is limited",
             "use a token without limits",
         )
 
@@ -52,7 +54,7 @@ def check_access(identity: Identity, method: str, path: str) -> None:
 def check_right(identity: Identity, right: str) -> None:
     if not identity.may(right):
         raise Forbidden(
-            f"the token {identity.name} has the right {identity.right}, and this needs {right}",
+            f"the token {identity.name} has the right {identity.right}, but this needs {right}",
             "use another token",
         )
 
@@ -65,15 +67,16 @@ def identity_of(scope: Scope) -> Identity | None:
 
 
 class RateLimiter:
-    """Limits the requests per minute of each token: a bucket that holds a minute's worth and is
-    refilled steadily. Used by the event loop only."""
+    """Limits the requests per minute of each token with a token bucket that holds a minute's worth.
+    Used by the event loop only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: dict[tuple[str, int], tuple[float, float]] = {}  # requests left, when
+        # Requests left, and when they were counted.
+        self._buckets: dict[tuple[str, int], tuple[float, float]] = {}
 
     def check(self, identity: Identity) -> None:
-        """Count a request. Raises `TooManyRequests` with the time until the next one may come."""
+        """Count a request. Raises `TooManyRequests` with the time until the next one is allowed."""
         rate = identity.requests_per_minute
         if not rate:
             return
@@ -92,13 +95,14 @@ class RateLimiter:
 
 
 def describe_write(scope: Scope, **facts: Any) -> None:
-    """Add facts about a write to its line in the audit log."""
+    """Add details of a write to its line in the audit log. `status` replaces that of the response,
+    for a tool over MCP, whose errors are responses too."""
     scope.setdefault(_AUDIT_KEY, {}).update(facts)
 
 
 class AuditLog:
-    """A line of JSON for each write and each refused request, in the file `path`. Without a path,
-    nothing is written. Texts and queries are not logged."""
+    """Appends a line of JSON to the file `path` for each write and each refused request. Without a
+    path, nothing is written. Texts and queries are not logged."""
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -111,7 +115,7 @@ class AuditLog:
         method, path = scope["method"], scope["path"]
         facts: JsonDict = scope.get(_AUDIT_KEY, {})
         is_write = bool(facts) or required_right(method, path) != "read"
-        if not self._path or not (is_write or status in (401, 403, 429)):
+        if not self._path or not (is_write or status in REFUSALS):
             return
         identity = identity_of(scope)
         client = scope.get("client")
@@ -131,7 +135,7 @@ class AuditLog:
 
     def _append(self, text: str) -> None:
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor = open_log(self._path)
             try:
                 os.write(descriptor, text.encode("utf-8", "backslashreplace"))
             finally:

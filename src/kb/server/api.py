@@ -12,6 +12,7 @@ from starlette.routing import Route
 from kb import __version__
 from kb.library.knowledge_base import KnowledgeBase
 from kb.server import (
+    asking,
     documents,
     error_responses,
     ingest,
@@ -41,8 +42,8 @@ def create_app(
     ingest_from: tuple[Path, ...] = (),
     warm: bool = False,
 ) -> FastAPI:
-    """Build the application over `kb`, which the caller closes. Clients may ingest from the folders
-    `ingest_from`. With `warm`, the model is loaded at startup."""
+    """Build the application around `kb`, which the caller closes. Clients may ingest from the
+    folders `ingest_from`. With `warm`, the model is loaded at startup."""
     rules = rules or AccessRules()
     context = ServerContext.create(kb, ingest_from)
 
@@ -69,7 +70,7 @@ def create_app(
     )
     app.state.context, app.state.rules = context, rules
     paths: list[str] = []
-    for module in (search, documents, reading, ingest, uploads, status, static_files):
+    for module in (search, asking, documents, reading, ingest, uploads, status, static_files):
         router = module.router()
         app.include_router(router)
         paths += [route.path for route in router.routes if isinstance(route, Route)]

@@ -1,8 +1,8 @@
 """Limits the number of open connections, and closes each of them properly.
 
-An incomplete request or an unread response costs nothing but a connection, so anyone can hold many.
-When there are too many, a new connection replaces the oldest idle one, preferably one from the
-address that has the most. A complete request is never replaced.
+An incomplete request or an unread response costs its client only a connection, so anyone can hold
+many. When there are too many, a new connection replaces the oldest idle one, preferably one from
+the address that has the most. A complete request is never replaced.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kb.server.guard import SECURITY_HEADERS
 from kb.server.start_queue import StartQueue
 
 MAX_CONNECTIONS = 512
-_LINGER_S = 2.0  # time for a client that is still sending its body to read an error
+_LINGER_S = 2.0  # how long a client that is still sending its body has to read an error
 _CLOSE = (b"connection", b"close")
 _FIRST_PATHS = frozenset({"/health"})
-_BUSY = 503  # ends the connection, so that its further requests are not refused one by one
+_BUSY = 503  # ends the connection, so that further requests on it need not be refused one by one
 
 
 class Stage(IntEnum):
@@ -36,7 +36,7 @@ class Stage(IntEnum):
     WAITING = 1  # for a request or the rest of its headers
     BODY = 2
     UNREAD = 3  # the client does not read the response
-    BUSY = 4  # never replaced
+    BUSY = 4  # serving a request; never replaced
 
 
 class ConnectionPool:
@@ -94,7 +94,8 @@ def protocol(timeout_s: float) -> type[asyncio.Protocol]:
 
 
 class Connection(H11Protocol):
-    """A uvicorn connection that belongs to a pool, must send headers in time, and always ends."""
+    """A uvicorn connection that belongs to a pool, limits the time for headers, and is always
+    closed."""
 
     def __init__(
         self,
@@ -139,7 +140,7 @@ class Connection(H11Protocol):
         if self._socket is not None:
             self._socket.abort()
 
-    # --- from the event loop ----------------------------------------------------------------------
+    # --- callbacks of the event loop --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._socket = transport
@@ -230,11 +231,11 @@ class Connection(H11Protocol):
             self.cycle.message_event.set()
         self.close()
 
-    # --- the end ----------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection once all is sent. A client that is still sending its body or further
-        requests gets time to read the response, which closing at once could discard."""
+        """Close the connection once everything is sent. A client that is still sending its body or
+        further requests gets time to read the response, which closing at once could discard."""
         if self._is_ending or self._socket is None:
             return
         self._is_ending = True

@@ -28,7 +28,8 @@ from kb.types import JsonDict
 
 _READERS = 4
 _UPLOADS = 8
-_UPLOADS_AT_ONCE = 4  # parsed and written; others wait
+_ANSWERS = 4  # by a language model at the same time
+_UPLOADS_AT_ONCE = 4  # parsed and written at a time; others wait
 _MAX_QUEUED_EVALUATIONS = 4
 
 Result = JsonDict | Response  # what a route's work returns
@@ -36,13 +37,13 @@ Result = JsonDict | Response  # what a route's work returns
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The shared state of the routes. Clients may ingest from `folders`, and refresh what was
-    ingested before.
+    """The shared state of the routes. Clients may ingest from `folders`, and refresh whatever is
+    already in the store.
 
     Each kind of work has its own pool, so that a slow kind does not block the others: `passages`
     opens documents, which may be large; `local_searches` are those that encode no query and so
     never wait for an endpoint; `writes` runs short transactions; `ingests` and `uploads` parse
-    files for as long as that takes.
+    files for as long as that takes; `answers` wait for a language model.
     """
 
     kb: KnowledgeBase
@@ -60,6 +61,7 @@ class ServerContext:
     ingests: WorkerPool
     uploads: WorkerPool
     evaluations: WorkerPool
+    answers: WorkerPool
     upload_slots: UploadSlots
     views: Views
     folders: tuple[Path, ...] = field(default=())
@@ -84,14 +86,15 @@ class ServerContext:
             ingests=WorkerPool("ingests", 1, queue_size, atomic=True),
             uploads=WorkerPool("uploads", _UPLOADS_AT_ONCE, queue_size, atomic=True),
             evaluations=WorkerPool("evaluations", 1, _MAX_QUEUED_EVALUATIONS),
+            answers=WorkerPool("answers", _ANSWERS, queue_size),
             upload_slots=UploadSlots(_UPLOADS),
             views=Views(kb),
             folders=folders,
         )
 
     def pools(self) -> tuple[WorkerPool, ...]:
-        return (self.searches, self.local_searches, self.evaluations, self.ingests, self.uploads,
-                self.writes, self.passages, self.reads, self.health)  # fmt: skip
+        return (self.searches, self.local_searches, self.answers, self.evaluations, self.ingests,
+                self.uploads, self.writes, self.passages, self.reads, self.health)  # fmt: skip
 
     def cancel(self) -> None:
         """Stop all work at its next step; its clients get an error."""
@@ -111,8 +114,8 @@ class ServerContext:
         return self.views.of(identity_of(request.scope))
 
     # --- work -------------------------------------------------------------------------------------
-    # Each method runs `work` in a pool and returns its result as a response, which the thread
-    # encodes too: a large one would block the event loop.
+    # Each method runs `work` in a pool and returns its result as a response. The thread also
+    # encodes it, because a large one would block the event loop.
 
     async def read(self, request: Request, work: Callable[[], Result]) -> Response:
         """Run a short read."""

@@ -10,6 +10,8 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from kb import wire
 from kb.errors import InvalidCitation, InvalidRequest, NotFound
+from kb.ingest.parsers.text import first_words
+from kb.library import notes
 from kb.library.knowledge_base import KnowledgeBase
 from kb.server import upload_folder
 from kb.server.access import describe_write
@@ -20,7 +22,8 @@ from kb.server.request_bodies import check_fields
 from kb.text.citations import parse_uri
 from kb.types import KINDS, SCOPES, TRUSTS, Filters, JsonDict
 
-_NOTE = {
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_NOTE: JsonDict = {
     "type": "object",
     "properties": {
         "text": {"type": "string", "minLength": 1},
@@ -46,6 +49,40 @@ _NOTE_EXAMPLE = {
     "tags": ["gateway"],
     "kind": "lesson",
 }
+_EDIT = {
+    "type": "object",
+    "properties": {
+        **{name: _NOTE["properties"][name] for name in ("text", "title", "tags", "kind")},
+        "ttl": {
+            "description": "Time to live from now: `7d`, `12h`, `never`; by default, as before.",
+            "type": ["string", "null"],
+        },
+        "version": {
+            "description": "The version that was edited. If the note has another one, nothing is "
+            "written, and the status is 409.",
+            "type": "string",
+        },
+    },
+    "required": ["text", "version"],
+    "additionalProperties": False,
+}
+_EDIT_FIELDS = {"text": str, "title": str, "tags": list, "kind": str, "ttl": str, "version": str}
+_EDIT_EXAMPLE = {"text": "The gateway retries with jitter.", "version": "1f0c8d"}
+_EDITABLE = {
+    "type": "object",
+    "description": "What can be edited of a note. `title` is null if it comes from the text.",
+    "properties": {
+        "doc_path": {"type": "string"},
+        "text": {"type": "string"},
+        "title": {"type": ["string", "null"]},
+        "tags": _STRINGS,
+        "kind": {"type": ["string", "null"]},
+        "expires_at": {"type": ["string", "null"]},
+        "version": {"type": "string"},
+    },
+    "required": ["doc_path", "text", "title", "tags", "kind", "expires_at", "version"],
+    "additionalProperties": False,
+}
 _TAGS = {
     "type": "object",
     "properties": {
@@ -58,8 +95,8 @@ _TAGS = {
 }
 _TAGS_FIELDS = {"document": str, "add": list, "remove": list}
 _TAGS_EXAMPLE = {"document": "note:1", "add": ["gateway"]}
-_READING_COPIES = 8  # of a file: its bytes and the decoded text, at up to four bytes a character
-ENCODING_COPIES = 3  # of a text: itself, the JSON text and its bytes
+_READING_COPIES = 8  # for a file: its bytes and the decoded text, at up to four bytes a character
+ENCODING_COPIES = 3  # for a text: itself, the JSON text and its bytes
 
 _Texts = Annotated[list[str] | None, Query()]
 _Text = Annotated[str | None, Query()]
@@ -71,8 +108,8 @@ Uri = Annotated[
 
 
 class _DocumentPath(PathConvertor):
-    """The rest of an address. Unlike the convertor `path`, it accepts line breaks, which may be
-    part of a file's name."""
+    """The rest of a URL path. Unlike the convertor `path`, it accepts line breaks, which a file's
+    name may contain."""
 
     regex = r"[\s\S]*"
 
@@ -154,6 +191,38 @@ def router() -> APIRouter:
         kb = context.view(request)
         return await context.read(request, lambda: wire.document(kb.document(doc_path)))
 
+    @routes.get(
+        "/notes/{doc_path:document_path}",
+        summary="Read a note to edit it",
+        openapi_extra=operation(_EDITABLE),
+    )
+    async def get_note(request: Request, context: Context, doc_path: str) -> Response:
+        def work(memory: RequestMemory) -> JsonDict:
+            reserve_document(context.view(request), doc_path, memory)
+            return _editable(context.view(request), doc_path)
+
+        return await context.read_large(request, work)
+
+    @routes.put(
+        "/notes/{doc_path:document_path}",
+        summary="Edit a note",
+        description="It keeps its path, and the attributes that cannot be edited.",
+        openapi_extra=operation(_EDITABLE, request=_EDIT, request_example=_EDIT_EXAMPLE),
+    )
+    async def edit(request: Request, context: Context, doc_path: str) -> Response:
+        fields = check_fields(
+            await context.body(request), _EDIT_FIELDS, required=("text", "version")
+        )
+        describe_write(request.scope, document=doc_path)
+
+        def work() -> JsonDict:
+            kb = context.view(request)
+            return _editable(kb, kb.edit(doc_path, **fields).doc_path)
+
+        response = await context.write(request, work)
+        context.worker.wake()
+        return response
+
     @routes.delete(
         "/documents/{doc_path:document_path}",
         summary="Remove a document",
@@ -173,7 +242,7 @@ def router() -> APIRouter:
     @routes.get(
         "/passages",
         summary="Read a cited passage or a whole document",
-        description="States whether the text is still what was indexed. Counts as an access.",
+        description="Says whether the file has changed since it was indexed. Counts as an access.",
         openapi_extra=operation("passage.v1"),
     )
     async def passage(
@@ -241,9 +310,25 @@ def router() -> APIRouter:
     return routes
 
 
+def _editable(kb: KnowledgeBase, doc_path: str) -> JsonDict:
+    document = kb.document(doc_path)
+    notes.check_editable(document, None)
+    text = kb.get(document.doc_path, count=False).text
+    is_derived = document.title == first_words(text)
+    return {
+        "doc_path": document.doc_path,
+        "text": text,
+        "title": None if is_derived else document.title,
+        "tags": sorted(document.tags),
+        "kind": document.kind,
+        "expires_at": document.expires_at,
+        "version": notes.version(document),
+    }
+
+
 def reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
     """Reserve the memory that reading a document takes. A `uri` that is not a plain citation
-    reserves nothing here: the read reports it, or finds a document by a part of its path."""
+    reserves nothing here: the read itself reports it, or finds a document by a part of its path."""
     try:
         size_bytes = kb.document(parse_uri(uri).path).size_bytes
     except (NotFound, InvalidCitation):

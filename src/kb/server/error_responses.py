@@ -1,4 +1,4 @@
-"""Errors as `error.v1` responses with their HTTP status."""
+"""Turns errors into `error.v1` responses with their HTTP status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RETRY_AFTER_S = "1"
 _INTERNAL = {
     "code": "internal_error",
     "message": "an internal error occurred",
-    "hint": "see the server's log; please report it",
+    "hint": "see the server's log, and please report this error",
 }
 
 

@@ -1,7 +1,7 @@
 """Publishes progress as server-sent events.
 
 A slow subscriber misses intermediate events, never the last one: it receives the newest event of
-each kind when it is ready. So no queue grows.
+each kind when it is ready. No queue grows.
 """
 
 from __future__ import annotations

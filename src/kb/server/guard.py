@@ -1,6 +1,7 @@
 """Checks access, limits every request and response, and adds security headers.
 
-Every web page that the user opens can reach a server on this machine. These checks keep them out:
+Every web page that the user opens can send requests to a server on this machine. These checks
+refuse them:
 
 - Host must be a name of this server, which defeats DNS rebinding.
 - Origin, if a browser sends it, must be this server. Requests that a browser marks as coming from
@@ -35,12 +36,14 @@ from kb.server.tokens import TokenRegistry
 from kb.server.transfer_limits import RequestStream, ResponseStream, TransferTimeout
 from kb.types import Identity
 
-HEADER = "x-kb-request"  # with any value: a form of another site cannot set it
-_WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")  # no route takes any other but GET and HEAD
-_PUBLIC_PATHS = ("/", "/health", "/healthz", "/readyz")
-_OWNER = Identity("owner")  # who sends the single token of the server
+HEADER = "x-kb-request"  # any value will do: a form on another site cannot set the header
+# The only methods of routes besides GET and HEAD.
+_WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+_PAGES = ("/", "/library")  # files without data
+_PUBLIC_PATHS = (*_PAGES, "/health", "/healthz", "/readyz")
+_OWNER = Identity("owner")  # the identity behind the server's single token
 _ASSETS = "/assets/"
-_READ = "/read/"  # the document page, without the document
+_READ = "/read/"  # serves the document page, not the document
 MAX_HEADER_BYTES = 32 * 1024
 _MAX_HEADERS = 100
 _HOST = re.compile(
@@ -78,8 +81,8 @@ class AccessRules:
     tokens: TokenRegistry | None = None
 
     def check(self, method: str, path: str, headers: Mapping[str, str]) -> Identity | None:
-        """Return who sends the request; None if no token is needed. Raises an error for a request
-        that must not be answered."""
+        """Return the identity of the sender; None if no token is needed. Raises an error if the
+        request must be refused."""
         host = headers.get("host", "")
         if not self._is_own_name(host):
             raise Foreign(
@@ -110,7 +113,7 @@ class AccessRules:
             raise Foreign(
                 f"pages from {origin!r} may not use this server", "open the server's own page"
             )
-        is_page = path == "/" or path.startswith(_READ)
+        is_page = path in _PAGES or path.startswith(_READ)
         opened = method == "GET" and is_page and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in _SAME_SITE and not opened:
             raise Foreign(
@@ -148,7 +151,7 @@ def _check_intent(method: str, headers: Mapping[str, str]) -> None:
     if media_type != "application/json":
         raise WrongContent(
             f"{method} needs Content-Type: application/json or the header X-KB-Request",
-            "add one of them, which forms on other sites cannot do",
+            "add one of them; forms on other sites cannot",
         )
 
 
@@ -216,7 +219,7 @@ class Guard:
             else:
                 slot.take()
             await self._app(scope, receiving, sending)
-        # The framework may wrap a failure of the streams in an error of its own. The client learns
+        # The framework may wrap a failure of the streams in its own error. The client learns
         # nothing about other errors. The error itself is not kept: its traceback would keep the
         # response in memory.
         except Exception as error:  # noqa: BLE001
@@ -275,9 +278,9 @@ def _read_headers(scope: Scope) -> dict[str, str]:
     raw: list[tuple[bytes, bytes]] = scope["headers"]
     if len(raw) > _MAX_HEADERS or sum(len(n) + len(v) for n, v in raw) > MAX_HEADER_BYTES:
         raise MalformedRequest(
-            f"the request has more than {_MAX_HEADERS} headers, or more than {MAX_HEADER_BYTES:,} "
-            "bytes of them",
-            "send fewer headers",
+            f"the request has more than {_MAX_HEADERS} headers, or its headers are larger than "
+            f"{MAX_HEADER_BYTES:,} bytes",
+            "send fewer or shorter headers",
         )
     headers: dict[str, str] = {}
     for name_bytes, value in raw:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MAX_PATHS = 1_000
 _INGEST = {
     "type": "object",
-    "description": "Without paths, everything ingested before is refreshed.",
+    "description": "Without paths, everything in the store is refreshed.",
     "properties": {
         "paths": {"type": "array", "items": {"type": "string"}, "maxItems": _MAX_PATHS},
         "force": {"type": "boolean"},
@@ -112,7 +112,7 @@ def _ingest(context: ServerContext, fields: JsonDict, deadline: Deadline) -> Ing
             *paths,
             force=fields.get("force", False),
             dry_run=fields.get("dry_run", False),
-            resolve_links=False,  # already resolved; a link made since may lead elsewhere
+            resolve_links=False,  # already resolved; a link created since then may lead elsewhere
             on_progress=publish,
         )
     finally:
@@ -127,7 +127,7 @@ def _check_paths(paths: list[str]) -> None:
         )
     for path in paths:
         if not path.strip() or "\0" in path:
-            raise InvalidRequest(f"a path cannot be {short_repr(path)}", "send a file or a folder")
+            raise InvalidRequest(f"{short_repr(path)} is not a path", "send a file or a folder")
 
 
 def _allowed_paths(paths: Sequence[str], context: ServerContext, deadline: Deadline) -> list[str]:
@@ -136,7 +136,7 @@ def _allowed_paths(paths: Sequence[str], context: ServerContext, deadline: Deadl
     roots = [root for root in context.kb.roots() if not root.detached]  # already resolved
     folders = [root.path for root in roots if root.whole]
     folders += [os.path.realpath(folder) for folder in context.folders]
-    # The folder of a root that is not whole was never ingested, only files in it: uploads, say.
+    # The folder of a root that is not whole was never ingested, only files in it, such as uploads.
     files = single_files(context.kb) if paths else set()
     allowed: dict[str, None] = {}
     for given in dict.fromkeys(paths):

@@ -29,13 +29,13 @@ from kb.shutdown import LIMIT_S, Shutdown
 TOKEN_VARIABLE = "KB_SERVE_TOKEN"
 _MIN_TOKEN_CHARS = 16
 _KEEP_ALIVE_S = 15
-_M_MMAP_THRESHOLD = -3  # of <malloc.h>
+_M_MMAP_THRESHOLD = -3  # from <malloc.h>
 _LARGE_BLOCK_BYTES = 4 * 1024 * 1024
 # How long a thread may keep the interpreter while another waits for it. At Python's 5 ms, busy
 # searches would delay each system call of the event loop by as much.
 _SWITCH_S = 0.0001
-_CLOSE_S = 1  # for closing the store
-_ERROR_S = 2  # for sending errors to the clients of canceled requests
+_CLOSE_S = 1  # time to close the store
+_ERROR_S = 2  # time to send errors to the clients of canceled requests
 
 
 def read_token(token_file: str) -> str | None:
@@ -65,7 +65,7 @@ def rules_for(
     local = is_loopback(host)
     if not local and token is None and not (tokens is not None and tokens.is_required):
         raise ConfigError(
-            f"other machines can reach {host}, and no token is set",
+            f"other machines can reach {host}, but no token is set",
             f"run kb token add NAME, set {TOKEN_VARIABLE} or --token-file, or listen on 127.0.0.1",
         )
     hosts = {name.strip().lower() for name in allow_hosts.split(",") if name.strip()}
@@ -122,7 +122,7 @@ class HttpServer(uvicorn.Server):
                 http=protocol(limits.client_timeout_s),
                 ws="none",
                 log_config=None,
-                access_log=False,  # it would record queries
+                access_log=False,  # it would log queries
                 server_header=False,
                 h11_max_incomplete_event_size=MAX_HEADER_BYTES,
                 timeout_keep_alive=_KEEP_ALIVE_S,
@@ -183,8 +183,8 @@ class ApiServer(HttpServer):
 
 
 def _return_large_blocks() -> None:
-    """Make glibc return large blocks to the system when they are freed. It would keep them after
-    the first few large responses. Other C libraries have no such function."""
+    """Make glibc return large blocks to the system when they are freed; by default, it keeps them
+    after the first few large responses. Does nothing with other C libraries."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):

@@ -18,7 +18,7 @@ from kb.errors import TooBusy
 
 MEMORY_KEY = "kb.memory"  # the `RequestMemory` in an ASGI scope
 _STALLED_S = 1.0
-_MAX_WAIT_S = 5.0  # of a worker thread, and at most half of its time
+_MAX_WAIT_S = 5.0  # how long a worker thread waits, at most half of its time
 _POLL_S = 0.05
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document. Its schemas come from `kb/schemas`, the only list of fields.
+"""The OpenAPI document. Its schemas come from `kb/schemas`, the only place that lists fields.
 
 Routes describe their request and response with `operation`; `install` adds the schemas, and the
 errors that every route may return.
@@ -114,5 +114,5 @@ async def refuse_unknown_parameters(request: Request) -> None:
     known = [each["name"] for each in parameters if each["in"] == "query"]
     for name in request.query_params:
         if name not in known:
-            hint = f"parameters: {', '.join(known) or 'none'}"
+            hint = f"known parameters: {', '.join(known) or 'none'}"
             raise InvalidRequest(f"unknown parameter {short_repr(name)}", hint)

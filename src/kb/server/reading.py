@@ -1,6 +1,6 @@
 """Routes of the document page: a rendered document, pages of a PDF, images, and original files.
 
-Images travel inside JSON, as base64: an `img` element could not send the server's token.
+Images are sent as base64 in JSON, because an `img` element cannot send the server's token.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from fastapi import APIRouter, Query, Request, Response
 from kb import wire
 from kb.errors import InvalidRequest, NotFound
 from kb.ingest.page_image import page_image
-from kb.library.rendering import render
+from kb.library.images import MAX_IMAGE_BYTES
+from kb.library.rendering_process import render_within_limits
 from kb.server.context import Context
 from kb.server.documents import ENCODING_COPIES, Uri, reserve_document
 from kb.server.memory import RequestMemory
@@ -21,9 +22,7 @@ from kb.server.openapi import operation
 from kb.text.citations import parse_uri
 from kb.types import JsonDict
 
-_COPIES = 24  # of a text: its elements take many times its size
-_IMAGES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
-_MAX_IMAGE_BYTES = 8 << 20
+_COPIES = 24  # for a text: its elements take many times its size
 _BINARY = {"type": "string", "format": "binary"}
 
 Name = Annotated[str, Query(description="A document's path.", examples=["lib/paper.pdf"])]
@@ -34,7 +33,7 @@ def router() -> APIRouter:
 
     @routes.get(
         "/renderings",
-        summary="Read a whole document, rendered for a page",
+        summary="Read a whole document, rendered for the document page",
         description="The cited lines are in `citation`. Counts as an access.",
         openapi_extra=operation("rendering.v1"),
     )
@@ -44,7 +43,9 @@ def router() -> APIRouter:
             cited = context.view(request).get(uri)
             whole = context.view(request).get(cited.document.doc_path, count=False)
             memory.reserve_response(_COPIES * len(whole.text))
-            rendered = render(whole.document.doc_path, whole.document.type, whole.text)
+            rendered = render_within_limits(
+                whole.document.doc_path, whole.document.type, whole.text
+            )
             return wire.rendering(cited, whole, rendered)
 
         return await context.read_large(request, work)
@@ -52,8 +53,8 @@ def router() -> APIRouter:
     @routes.get(
         "/page-images",
         summary="Show a page of a PDF as an image",
-        description="`boxes` are the places of the passage, as shares of the page: left, top, "
-        "width, height.",
+        description="`boxes` are the positions of the passage, as fractions of the page: left, "
+        "top, width, height.",
         openapi_extra=operation("image.v1"),
     )
     async def page(
@@ -61,13 +62,15 @@ def router() -> APIRouter:
         context: Context,
         document: Name,
         page: Annotated[int, Query(ge=1, le=100_000)],
-        chunk: Annotated[int | None, Query(description="The id of the passage to mark.")] = None,
+        chunk: Annotated[
+            int | None, Query(description="The id of the passage to highlight.")
+        ] = None,
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
             found = context.view(request).document(document)
             if found.type != "pdf":
                 raise InvalidRequest(f"{found.doc_path} has no pages", "read it as a document")
-            memory.reserve_response(2 * found.size_bytes + _MAX_IMAGE_BYTES)
+            memory.reserve_response(2 * found.size_bytes + MAX_IMAGE_BYTES)
             passage = "" if chunk is None else context.view(request).chunk(chunk).text
             image = page_image(context.view(request).original(found.doc_path), page, passage)
             return {"schema_version": "image.v1", "media_type": "image/png", **image}
@@ -86,16 +89,13 @@ def router() -> APIRouter:
         path: Annotated[str, Query(description="The path, relative to the document.")],
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
-            suffix = path[path.rfind(".") :].lower()
-            if suffix not in _IMAGES:
-                raise InvalidRequest("this is not an image", f"images are: {', '.join(_IMAGES)}")
-            memory.reserve_response(ENCODING_COPIES * _MAX_IMAGE_BYTES)
-            data = context.view(request).original(document, path)
-            if len(data) > _MAX_IMAGE_BYTES:
-                raise InvalidRequest("the image is too large", "open the original")
+            view = context.view(request)
+            reserve_document(view, document, memory)
+            memory.reserve_response(ENCODING_COPIES * MAX_IMAGE_BYTES)
+            media_type, data = view.image(document, path)
             return {
                 "schema_version": "image.v1",
-                "media_type": f"image/{_IMAGES[suffix]}",
+                "media_type": media_type,
                 "image": base64.b64encode(data).decode(),
                 "width": None,
                 "height": None,
@@ -119,7 +119,7 @@ def router() -> APIRouter:
             return Response(data, media_type="application/octet-stream", headers=headers)
 
         if parse_uri(doc_path or "/").path == "/":
-            raise NotFound("no document is named", "see: GET /documents")
+            raise NotFound("the path of the document is missing", "see: GET /documents")
         return await context.read_large(request, work)
 
     return routes

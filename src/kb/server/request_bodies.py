@@ -13,10 +13,10 @@ from kb.types import JsonDict
 
 _MAX_LEVELS = 64
 _MAX_CONTAINERS = 10_000
-_MAX_COMMAS = 10_000  # above which commas inside strings are not counted
+_MAX_COMMAS = 10_000  # in longer texts, commas inside strings are not counted
 _QUOTES_AT_ONCE = 16_384  # an even number, so that each batch starts outside a string
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
-_BYTES_PER_VALUE = 200  # of a key and a value in a dict
+_BYTES_PER_VALUE = 200  # for a key and a value in a dict
 _BYTES_PER_CONTAINER = 300
 _TEXT_COPIES = 3  # the body, the decoded text and the strings of the parsed object
 
@@ -115,7 +115,9 @@ def parse_object(data: bytes) -> JsonDict:
     except ValueError as error:  # invalid JSON or invalid UTF-8
         raise InvalidRequest(f"the body is not JSON: {error}", "send a JSON object") from None
     if not isinstance(value, dict):
-        raise InvalidRequest(f"the body is a {type(value).__name__}", "send a JSON object")
+        raise InvalidRequest(
+            f"the body is not an object but a {type(value).__name__}", "send a JSON object"
+        )
     return value
 
 

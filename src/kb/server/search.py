@@ -1,4 +1,4 @@
-"""Routes: search, ask, compare, evaluate, similar, highlights, profiles."""
+"""Routes: search, compare, evaluate, similar, highlights, profiles."""
 
 from __future__ import annotations
 
@@ -33,28 +33,10 @@ _SEARCH_EXAMPLE = {
     "mode": "hybrid",
     "filters": {"type": ["markdown"]},
 }
-_QUESTION = {
-    "type": "object",
-    "properties": {
-        "question": {"type": "string"},
-        "sentences": {"type": "integer", "minimum": 1, "maximum": 20},
-        "top": {
-            "description": "The number of passages to take sentences from.",
-            "type": "integer",
-            "minimum": 1,
-        },
-        "profile": {"type": "string"},
-        "filters": {"type": "object"},
-    },
-    "required": ["question"],
-    "additionalProperties": False,
-}
-_QUESTION_FIELDS = {"question": str, "sentences": int, "top": int, "profile": str, "filters": dict}
-_QUESTION_EXAMPLE = {"question": "Why were the radio slots made wider?", "sentences": 3}
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _MAX_TEXTS = 2_000
-_MAX_TEXT_CHARS = 200_000  # of all texts together: a match may be one character long
-_BYTES_PER_CHAR = 100  # of tokens and ranges, and of the JSON text that holds the ranges
+_MAX_TEXT_CHARS = 200_000  # for all texts together: a match may be one character long
+_BYTES_PER_CHAR = 100  # for tokens and ranges, and for the ranges as JSON
 _HIGHLIGHTS = {
     "type": "object",
     "description": f"At most {_MAX_TEXT_CHARS:,} characters in all texts together.",
@@ -131,21 +113,6 @@ def router() -> APIRouter:
         profile = requested_profile(context.kb.config, search_request)
         return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
 
-    @routes.post(
-        "/ask",
-        summary="Answer a question with sentences of the store",
-        openapi_extra=operation("answer.v1", request=_QUESTION, request_example=_QUESTION_EXAMPLE),
-    )
-    async def ask(request: Request, context: Context) -> Response:
-        fields = check_fields(await context.body(request), _QUESTION_FIELDS, required=("question",))
-        context.check_query(fields["question"])
-        context.check_top(fields.get("top"))
-        if "filters" in fields:
-            fields["filters"] = wire.read_filters(fields["filters"])
-        return await context.search(
-            request, lambda: wire.answer(context.view(request).ask(**fields))
-        )
-
     @routes.get(
         "/search/compare-methods",
         summary="Compare six search methods on one query",
@@ -167,7 +134,7 @@ def router() -> APIRouter:
 
     @routes.post(
         "/search/evaluate",
-        summary="Measure search methods with relevance judgments about this store",
+        summary="Measure search methods with relevance judgments for this store",
         openapi_extra=operation(
             "eval_report.v1", request=_EVALUATION, request_example=_EVALUATION_EXAMPLE
         ),
@@ -195,7 +162,7 @@ def router() -> APIRouter:
                 search_request, top=context.limits.max_page, snippets=False, collapse=False,
                 explain=False, include_text=False, malformed="empty",
             )  # fmt: skip
-            return _facets(context.view(request).execute(wanted))
+            return _facets(context.view(request).execute(wanted), context.view(request))
 
         profile = requested_profile(context.kb.config, search_request)
         return await context.search(request, work, encodes_query=bool(profile.model_outputs()))
@@ -258,17 +225,19 @@ def router() -> APIRouter:
     return routes
 
 
-def _facets(response: SearchResponse) -> JsonDict:
-    """The documents of the relevant hits, counted by format, kind and tag; of all hits if none is
+def _facets(response: SearchResponse, kb: KnowledgeBase) -> JsonDict:
+    """Count the documents of the relevant hits by format, kind and tag; of all hits if none is
     relevant."""
     relevant = [hit for hit in response.hits if not is_weak(hit)] or response.hits
     documents = {hit.doc_id: hit for hit in relevant}.values()
+    stored = kb._store.catalog.documents_by_id([hit.doc_id for hit in documents], metadata=False)
     return {
         "schema_version": "facets.v1",
         "documents": len(documents),
         "passages": len(relevant),
         "by_type": Counter(hit.type for hit in documents),
         "by_kind": Counter(hit.kind for hit in documents if hit.kind is not None),
+        "by_scope": Counter(each.scope for each in stored.values()),
         "tags": Counter(tag for hit in documents for tag in hit.tags),
     }
 

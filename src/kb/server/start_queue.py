@@ -15,7 +15,7 @@ STARTS_PER_TURN = 4
 
 
 class StartQueue:
-    """Lets `starts_per_turn` requests start in each turn of the event loop."""
+    """Starts at most `starts_per_turn` requests in each turn of the event loop."""
 
     def __init__(
         self, first_paths: frozenset[str] = frozenset(), starts_per_turn: int = STARTS_PER_TURN
@@ -43,7 +43,7 @@ class StartQueue:
         self._starts = 0
         while self._waiting and self._starts < self._starts_per_turn:
             place = self._waiting.popleft()
-            if not place.done():  # canceled
+            if not place.done():  # otherwise, its request was canceled
                 place.set_result(None)
                 self._starts += 1
         if self._starts:

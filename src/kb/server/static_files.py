@@ -15,7 +15,8 @@ from kb.search.retrievers import registry
 
 _METHODS = ["GET", "HEAD"]
 _RETRIEVERS = "retrievers.js"
-_COLOURS = 3  # of retrievers in the style sheet; others share one
+_MESSAGES = "messages.json"
+_COLORS = 3  # of retrievers in the style sheet; further retrievers share one
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -33,7 +34,13 @@ class _File(NamedTuple):
 @cache
 def _files() -> dict[str, _File]:
     files = {}
-    for file in (resources.files("kb.server") / "web").iterdir():
+    web = resources.files("kb.server") / "web"
+    messages = json.loads((web / _MESSAGES).read_text("utf-8"))
+    for language in next(iter(messages.values())):
+        translated = {text: each[language] for text, each in messages.items()}
+        module = f"export const MESSAGES = {json.dumps(translated, ensure_ascii=False)};\n"
+        files[f"messages-{language}.js"] = _file(module.encode(), ".js")
+    for file in web.iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in _TYPES:
             files[file.name] = _file(file.read_bytes(), suffix)
@@ -47,6 +54,10 @@ def router() -> APIRouter:
     async def page(request: Request) -> Response:
         return _response("index.html", request)
 
+    @routes.api_route("/library", methods=_METHODS)
+    async def library_page(request: Request) -> Response:
+        return _response("library.html", request)
+
     @routes.api_route("/read/{doc_path:document_path}", methods=_METHODS)
     async def document_page(request: Request) -> Response:
         return _response("read.html", request)
@@ -59,14 +70,14 @@ def router() -> APIRouter:
 
 
 def _retrievers() -> _File:
-    """The registered retrievers as a JavaScript module, so that the page has no list of its own."""
+    """The registered retrievers as a JavaScript module, so that the page needs no list of them."""
     entries = [
         {
             "name": spec.name,
             "mode": spec.mode,
             "source": spec.source,
             "label": spec.label.capitalize(),
-            "style": f"by-{number}" if number <= _COLOURS else "by-other",
+            "style": f"by-{number}" if number <= _COLORS else "by-other",
         }
         for number, spec in enumerate(registry.specs(), start=1)
     ]

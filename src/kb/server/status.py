@@ -1,4 +1,4 @@
-"""Routes: status, jobs, health, metrics."""
+"""Routes: status, map, statistics, jobs, health, metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kb.errors import StoreError
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.server.context import Context, ServerContext, json_response
+from kb.server.documents import FilterParameters
 from kb.server.openapi import operation
 from kb.types import JsonDict
 
@@ -31,6 +32,25 @@ def router() -> APIRouter:
         return await context.read(request, context.view(request).status)
 
     @routes.get(
+        "/map",
+        summary="Place every document on a map, near to similar ones",
+        openapi_extra=operation("map.v1"),
+    )
+    async def library_map(
+        request: Request, context: Context, filters: FilterParameters
+    ) -> Response:
+        kb = context.view(request)
+        return await context.search(request, lambda: wire.library_map(kb.map(filters)))
+
+    @routes.get(
+        "/statistics",
+        summary="Count documents by month, kind and language, and list those that deserve a look",
+        openapi_extra=operation("statistics.v1"),
+    )
+    async def statistics(request: Request, context: Context) -> Response:
+        return await context.search(request, context.view(request).statistics)
+
+    @routes.get(
         "/jobs",
         summary="List pending, running and failed embedding jobs",
         openapi_extra=operation("jobs.v1"),
@@ -47,7 +67,8 @@ def router() -> APIRouter:
         def work() -> JsonDict:
             try:
                 context.kb.search("health", mode="lexical", top=1)
-            except StoreError as error:  # names the store, and this route needs no token
+            except StoreError as error:
+                # The message names the store, but this route needs no token.
                 log.warning("the health check failed: %s", error.message)
                 hint = "the server's log has the reason"
                 raise type(error)("the store cannot be searched", hint) from None
@@ -58,7 +79,7 @@ def router() -> APIRouter:
     @routes.get(
         "/healthz",
         summary="Check that the process responds",
-        description="Does not use the store; for a supervisor that restarts a hanging process.",
+        description="Does not use the store. For a supervisor that restarts a hung process.",
         openapi_extra=operation(_HEALTH, example={"status": "ok"}),
     )
     async def alive() -> Response:

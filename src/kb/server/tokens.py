@@ -1,7 +1,7 @@
-"""Named tokens: their file, and who sends a request.
+"""Named tokens: the file that stores them, and the identity behind a token.
 
 The file belongs to one store. It holds the SHA-256 of each token, never a token itself: a token has
-256 random bits, so that nobody can find one by its hash. It is read again whenever it changes, so
+256 random bits, so nobody can recover it from its hash. It is read again whenever it changes, so
 that tokens are added and revoked without a restart.
 """
 
@@ -29,7 +29,7 @@ from kb.text.timestamps import utc_timestamp
 from kb.trust import exposure
 from kb.types import RIGHTS, SCOPES, Identity, Limits
 
-PREFIX = "kb_"  # so that scanners of leaked secrets recognize a token
+PREFIX = "kb_"  # lets secret scanners recognize a leaked token
 _VERSION = 1
 _MAX_BYTES = 4 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
@@ -74,7 +74,7 @@ class TokenFile:
         self.path = path
 
     def stamp(self) -> tuple[int, ...] | None:
-        """Changes when the file changes; None if it does not exist."""
+        """A value that changes when the file changes; None if there is no file."""
         try:
             info = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -107,7 +107,7 @@ class TokenFile:
             raise self._unusable("it is damaged") from error
 
     def add(self, identity: Identity, now_s: float, expires_at: str | None = None) -> str:
-        """Add a token, and return it. Only its hash is kept."""
+        """Add a token and return it. Only its hash is stored."""
         check_identity(identity)
         token = PREFIX + secrets.token_urlsafe(32)
         with self._changing() as records:
@@ -122,7 +122,7 @@ class TokenFile:
         return token
 
     def rotate(self, name: str, now_s: float) -> str:
-        """Replace a token by a new one with the same rights, and return it."""
+        """Replace a token with a new one that has the same rights, and return it."""
         token = PREFIX + secrets.token_urlsafe(32)
         with self._changing() as records:
             old = _known(records, name)
@@ -160,20 +160,20 @@ def _known(records: Mapping[str, TokenRecord], name: str) -> TokenRecord:
 
 
 def check_identity(identity: Identity) -> Identity:
-    """Raises `InvalidRequest` for a name, right or limit that is not valid."""
+    """Raise `InvalidRequest` if the name, the right or a limit is invalid."""
     if not _NAME.fullmatch(identity.name):
         raise InvalidRequest(
-            f"a token cannot be named {short_repr(identity.name)}",
+            f"{short_repr(identity.name)} is not a valid token name",
             "use up to 64 letters, digits, dots, dashes, underscores and @",
         )
     if identity.right not in RIGHTS:
         raise InvalidRequest(
-            f"a right cannot be {short_repr(identity.right)}", f"rights: {', '.join(RIGHTS)}"
+            f"{short_repr(identity.right)} is not a right", f"rights: {', '.join(RIGHTS)}"
         )
     for scope in identity.limits.scopes:
         if scope not in SCOPES:
             raise InvalidRequest(
-                f"a scope cannot be {short_repr(scope)}", f"scopes: {', '.join(SCOPES)}"
+                f"{short_repr(scope)} is not a scope", f"scopes: {', '.join(SCOPES)}"
             )
     if identity.right == "admin" and identity.limits:
         raise InvalidRequest(
@@ -210,7 +210,7 @@ def _record(values: Mapping[str, Any]) -> TokenRecord:
 
 
 class TokenRegistry:
-    """Finds the identity of a token. Reads the file again when it has changed. Used by the event
+    """Finds the identity behind a token. Rereads the file when it has changed. Used by the event
     loop only.
 
     Once there has been a token, every request needs one: a file that is deleted or damaged while
@@ -226,7 +226,7 @@ class TokenRegistry:
         self._read(strict=True)
 
     def identify(self, token: str) -> Identity | None:
-        """Who sends the token; None if it is unknown or has expired."""
+        """The identity behind the token; None if it is unknown or has expired."""
         self.refresh()
         record = self._records.get(digest_of(token))
         if record is None or record.has_expired(utc_timestamp(self._clock())):
@@ -254,5 +254,5 @@ class TokenRegistry:
 
     def _refuse_all(self, error: ConfigError) -> None:
         if self._records or not self.is_required:
-            _log.error("%s; no token is accepted until then", error.message)
+            _log.error("%s; until this is fixed, no token is accepted", error.message)
         self._records, self._stamp, self.is_required = {}, (), True

@@ -1,7 +1,7 @@
 """Time, speed and memory limits on request bodies and responses.
 
-The guard wraps them around every application. A client that sends or reads nothing costs a
-connection for a while, and little else.
+The guard applies them to every request. A client that sends or reads nothing costs a connection for
+a while, and little else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 @dataclass(frozen=True, slots=True)
 class TransferTimeout:
-    """How long a transfer may take: `timeout_s`, plus the time that its bytes take at the minimum
+    """How long a transfer may take: `timeout_s` plus the time that its bytes take at the minimum
     speed."""
 
     timeout_s: float

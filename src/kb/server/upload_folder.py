@@ -51,7 +51,7 @@ _MAX_NAME_BYTES = 200
 _REFUSED = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|\ud800-\udfff]')
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # reserved on Windows
 _UPLOAD = re.compile(r"(?P<pid>\d+)-[0-9a-f]{16}")
-_ABANDONED_S = 24 * 3600  # where it is unknown whether a process has ended
+_ABANDONED_S = 24 * 3600  # for systems that cannot tell whether a process has ended
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _log = logger("kb.serve")
@@ -76,7 +76,7 @@ def check_name(given: str) -> str:
 
 
 class UploadSlots:
-    """Bounds the uploads in progress: each takes disk space."""
+    """Limits the number of uploads in progress, because each takes disk space."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit
@@ -155,7 +155,7 @@ class Upload:
 
     def _add(self, receipt: Path) -> IngestReport:
         is_first = not receipt.exists()
-        receipt.touch()  # first, so that the file is never without one
+        receipt.touch()  # first, so that the file is never without a receipt
         is_in_place = False
         try:
             _move_into_place(self._new, self.target)
@@ -173,7 +173,7 @@ class Upload:
     def _replace(self, receipt: Path) -> IngestReport:
         self._check_unchanged(self.target)
         _ingest(self._kb, self._new, dry_run=True)
-        self._check_unchanged(self.target)  # somebody may have edited the file meanwhile
+        self._check_unchanged(self.target)  # someone may have edited the file in the meantime
         receipt.touch()
         _link_or_move(self.target, self._old)
         try:
@@ -271,7 +271,7 @@ def _ingest(kb: KnowledgeBase, path: Path, *, dry_run: bool = False) -> IngestRe
 
 
 def _file_of(kb: KnowledgeBase, document: Document) -> Path | None:
-    """The file of a document in the folder of uploads; None for other documents."""
+    """The file of a document in the upload folder; None for other documents."""
     folder = os.path.realpath(folder_of(kb))
     for root in kb.roots():
         file = os.path.join(root.path, document.path)
@@ -295,7 +295,7 @@ def _disk_errors() -> Iterator[None]:
             ) from error
         if error.errno in _READ_ONLY:
             raise StoreReadOnly(
-                f"cannot write to the folder of uploads beside the store: {error.strerror}",
+                f"cannot write to the upload folder beside the store: {error.strerror}",
                 "check its permissions",
             ) from error
         raise

@@ -1,7 +1,7 @@
-"""A lock for each name of an upload. It holds for all threads and all servers of a store.
+"""A lock for each upload name, shared by all threads and all servers of a store.
 
 Between processes, it is a lock on a file `lock-<name digest>` in the folder for receipts. Where the
-file system has no such locks, it holds for the threads of one server only.
+file system does not support such locks, only the threads of one server share it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _thread_locks_lock = threading.Lock()
 def name_lock(work: Path, name: str, timeout_s: float) -> Iterator[None]:
     """Hold the lock of this name in the folder for receipts `work`. Raises `StoreBusy` if another
     process holds it for longer than `timeout_s`."""
-    key = name.casefold()  # one file on systems that ignore case
+    key = name.casefold()  # names that differ in case are one file on some systems
     with _thread_locks_lock:
         thread_lock = _thread_locks.setdefault(key, _ThreadLock())
     with thread_lock.lock, _file_lock(work / f"lock-{name_digest(key)}", name, timeout_s):

@@ -1,4 +1,4 @@
-"""Which folder holds the uploads of a store. No two stores share a folder of uploads.
+"""Which folder holds the uploads of a store. No two stores share an upload folder.
 
 The store `kb.sqlite` uses `uploads`, any other store `<file name>-uploads`. The file
 `.kb-uploads/owner` in that folder contains the file name of its store, so that no other store
@@ -84,7 +84,7 @@ def is_folder(path: Path) -> bool:
 def link_or_replace(new: Path, target: Path) -> None:
     """Move a file to a path that must be free. Raises `FileExistsError`."""
     try:
-        os.link(new, target)  # unlike a rename, never replaces a file that appeared meanwhile
+        os.link(new, target)  # unlike a rename, never replaces a new file
     except FileExistsError:
         raise
     except (OSError, NotImplementedError, AttributeError):  # a file system without hard links
@@ -115,8 +115,8 @@ def _owner(folder: Path) -> bytes | None:
 
 
 def _may_take(kb: KnowledgeBase, shared: Path) -> bool:
-    """Whether this store may take a folder `uploads` without an owner: `kb.sqlite` may, and so may
-    a store with uploads there from before owners were recorded."""
+    """Whether this store may take over a folder `uploads` that has no owner. `kb.sqlite` may;
+    another store may if it has uploads there from before owners were recorded."""
     if kb.path.name == STORE_FILE:
         return True
     if not is_folder(shared) or not is_folder(shared / WORK):
@@ -140,7 +140,7 @@ def _take(kb: KnowledgeBase, folder: Path) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         link_or_replace(new, work / _OWNER)
-    except FileExistsError:  # another process was faster; `claim` reads which store it was for
+    except FileExistsError:  # another process was faster; `claim` reads which store it acted for
         return
     finally:
         new.unlink(missing_ok=True)

@@ -32,7 +32,7 @@ class Warmup:
         try:
             self._load()
         except Exception as error:  # noqa: BLE001  # any error of a model; a search reports it too
-            _log.info("the model was not loaded: %s", error)
+            _log.info("the model could not be loaded: %s", error)
         self._events.publish("model", {"state": "loaded"})
 
     def _load(self) -> None:

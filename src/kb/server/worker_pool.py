@@ -24,7 +24,7 @@ SETTING = "serve.request_timeout_s"
 
 
 class WorkerPool:
-    """`threads` tasks run at a time, up to `queue_size` more wait, and others are refused.
+    """Runs up to `threads` tasks at a time, queues up to `queue_size` more, and refuses the rest.
 
     With `atomic`, a task that has started is not interrupted; it may call its deadline's `check`
     where it can stop.
@@ -67,7 +67,7 @@ class WorkerPool:
             either: set[asyncio.Future[Any]] = {result, disconnect}
             await asyncio.wait(either, timeout=start_s, return_when=asyncio.FIRST_COMPLETED)
             if not result.done() and not disconnect.done():
-                if future.cancel():  # only a task that has not started can be canceled
+                if future.cancel():  # true only if the task had not started
                     raise self._too_busy()
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if result.done():
@@ -103,7 +103,9 @@ class WorkerPool:
 
     def cancel(self) -> None:
         """Stop every task at its next step."""
-        self._lifetime.cancel(Cancelled("the server is stopping", "try again when it is back"))
+        self._lifetime.cancel(
+            Cancelled("the server is stopping", "try again once it is running again")
+        )
 
     def close(self) -> None:
         """Stop every task and wait for the threads."""

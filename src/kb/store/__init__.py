@@ -2,8 +2,8 @@
 
     sqlite/          the store in one SQLite file
     postgres/        the store in a PostgreSQL database
-    lexical_terms    the terms of a query by words, and which of them a search uses
-    filter_values    the values of filters, checked
+    lexical_terms    the terms of a lexical query, and which of them a search uses
+    filter_values    checks and normalizes the values of filters
     document_rows    documents and chunks as the values of columns
     model_rows       models and the texts to embed as the values of columns
     root_names       names of roots
@@ -12,11 +12,10 @@
     encoding_cache   a cache of encoded texts, for evaluations
     limited          a view of a store for a token that may see some of its documents
 
-`open_store` opens a store by its URL; the modules between are shared by both kinds of store. The
-folder `migrations` has the numbered SQL files that create and upgrade the schema of the SQLite
-store. To add a kind of store, add a package beside `sqlite` with the same two functions,
-`open_store` and `local_path`, and a line to `_PACKAGES`; its tests run the suite in
-`tests/conformance/store`.
+`open_store` opens a store by its URL. Both kinds of store share the modules here; the folder
+`migrations` of each has the numbered SQL files that create and upgrade its schema. To add a kind of
+store, add a package beside `sqlite` with the same two functions, `open_store` and `local_path`, and
+a line to `_PACKAGES`; its tests run the suite in `tests/conformance/store`.
 """
 
 from __future__ import annotations

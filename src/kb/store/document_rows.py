@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from kb.errors import EditConflict
+
 if TYPE_CHECKING:
     from kb.types import ChunkDraft, DocumentDraft
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for each call
+
+
+def check_replaced(doc_path: str, current: object, expected: str) -> None:
+    """Raise `EditConflict` if the stored document is not the one that is to be replaced."""
+    if current != expected:
+        raise EditConflict(
+            f"{doc_path} was changed or removed in the meantime", "read it again, and merge both"
+        )
 
 
 def document_columns(draft: DocumentDraft, now: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A cache of encoded texts, in a file of its own.
+"""A cache of encoded texts, in a separate file.
 
 Encoding a collection takes longer than evaluating it. The cache stores the encodings of texts under
 the model's name and version and the hash of the text, and returns them bit for bit.
@@ -26,7 +26,7 @@ import apsw
 from kb.types import Encoding, ModelSpec, TokenVectors, Vector
 
 LIMIT_BYTES = 2 * 1024**3
-_KEPT_SHARE = 0.8  # of the limit, after trimming
+_KEPT_SHARE = 0.8  # of the size limit, after trimming
 _DAY_S = 86_400
 _BUSY_MS = 10_000
 _LAYOUT = "1"  # of the file; another version is discarded

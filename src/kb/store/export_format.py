@@ -1,10 +1,10 @@
-"""`export.v1`, a store as lines of JSON: a header, then roots, documents, chunks and what is kept
-of removed documents, each ordered by id.
+"""The format `export.v1`, a store as lines of JSON: a header, then roots, documents, chunks and
+what is kept of removed documents, each ordered by id.
 
-Data that can be derived is left out (the indexes and their columns), and the import computes it
-again. Vectors, which take a long time to compute, are included with their chunks on request, and
-their models in the header. Columns with JSON are written as JSON, and bytes as `{"base64": ...}`.
-This module does no I/O and runs no SQL.
+Derived data (the indexes and their columns) is left out, and the import recomputes it. Vectors,
+which take a long time to compute, are included with their chunks on request, and their models in
+the header. Columns with JSON are written as JSON, and bytes as `{"base64": ...}`. This module does
+no I/O and runs no SQL.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ SCHEMA = "export.v1"
 STORE_SCHEMA = 14  # the schema of the SQLite store, whose columns the records have
 
 # The types that each field may have. Every column of the tables is listed in order, which a test
-# checks. `tags` and `embeddings` come from tables of their own; only complete embeddings are
-# exported.
+# checks. `tags` and `embeddings` come from separate tables; only complete embeddings are exported.
 _ID, _TEXT, _SAID = (int,), (str,), (str, type(None))
 HEADER: Mapping[str, tuple[type, ...]] = {
     "schema_version": _TEXT, "kb": _TEXT, "store_schema": _ID, "created_at": _TEXT, "changes": _ID,
@@ -93,7 +92,7 @@ _MOST_NUMBER = 1 << 63
 _CLOSED = {"kind": (*KINDS, None), "scope": SCOPES, "trust": TRUSTS}
 
 
-# --- out ------------------------------------------------------------------------------------------
+# --- exporting ------------------------------------------------------------------------------------
 
 
 def line(record: Mapping[str, Any]) -> bytes:
@@ -124,7 +123,7 @@ def _bytes_as_json(value: Any) -> JsonDict:
     return {"base64": base64.b64encode(value).decode("ascii")}
 
 
-# --- in -------------------------------------------------------------------------------------------
+# --- importing ------------------------------------------------------------------------------------
 
 
 def parse(raw: bytes, number: int) -> JsonDict:
@@ -175,7 +174,7 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
 def _check_marks(model: JsonDict) -> None:
     for mark in model["marks"] or ():
         if not isinstance(mark, list) or [type(each) for each in mark] != [str, str, int, int]:
-            raise broken(1, "an invalid exam mark")
+            raise broken(1, "an invalid exam result")
 
 
 def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
@@ -273,7 +272,8 @@ def _check(
 
 
 def _fits(name: str, value: int) -> bool:
-    """Whether ids can continue after this number, since new ids follow the highest one."""
+    """Whether there is room for further ids after this one, since new ids follow the highest
+    one."""
     if name.endswith("_id") or name in _COUNTED:
         return (1 if name.endswith("_id") else 0) <= value < _MOST_ID
     return -_MOST_NUMBER <= value < _MOST_NUMBER
@@ -336,7 +336,7 @@ def _check_place(value: Mapping[str, Any], number: int) -> None:
 
 
 def _check_cells(table: str, value: Mapping[str, Any], number: int) -> None:
-    """Check that `kb doctor` would accept the values. Those in JSON are checked elsewhere."""
+    """Check that `kb doctor` would accept the values. JSON values are checked elsewhere."""
     for name, cell in column_checks.CELLS[table].items():
         each = value.get(name)
         if each is None or cell.holds is None or name in JSON_COLUMNS:

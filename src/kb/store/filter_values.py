@@ -1,4 +1,4 @@
-"""The values of filters, checked and in the form that documents are stored with. Pure; shared by
+"""Checks the values of filters, and normalizes them like those of stored documents. Pure; shared by
 all stores."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def checked(filters: Filters) -> Filters:
                 raise InvalidRequest(f"{item.name} is a string", f"give a tuple: ({value!r},)")
             if not isinstance(value, tuple | list | set | frozenset):
                 kind = type(value).__name__
-                raise InvalidRequest(f"{item.name} is a {kind}", "give a tuple of strings")
+                raise InvalidRequest(f"{item.name} has type {kind}", "give a tuple of strings")
             if len(value) > MAX_VALUES:
                 raise InvalidRequest(
                     f"{item.name} has {len(value):,} values", f"give at most {MAX_VALUES}"

@@ -1,7 +1,7 @@
-"""What an import does with each line, in the caller's transaction: it is complete or has no effect.
-Shared by all stores.
+"""Writes each line of an import in the caller's transaction, so that an import is complete or has
+no effect. Shared by all stores.
 
-An empty store becomes a copy, with the same ids. Into any other store, documents are merged: see
+An empty store becomes a copy, with the same ids. In any other store, documents are merged: see
 `_Merge`.
 """
 
@@ -31,7 +31,7 @@ class ImportConflict(ValueError):
 
 
 class KnownDocument(NamedTuple):
-    """A document that the store has already. A detached one was imported itself."""
+    """A document that the store already has. A detached one was imported itself."""
 
     doc_id: int
     indexed_ns: int
@@ -42,7 +42,7 @@ class ImportTarget(Protocol):
     """The rows of a store, written in one transaction. Rows are columns by name, as in
     `export_format`."""
 
-    refused: tuple[type[Exception], ...]  # the errors of the database for a value that it refuses
+    refused: tuple[type[Exception], ...]  # the errors that the database raises for an invalid value
 
     def is_empty(self) -> bool: ...
 
@@ -51,7 +51,7 @@ class ImportTarget(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write what waits for more rows, before the transaction ends."""
+        """Write rows that are still buffered, before the transaction ends."""
         ...
 
     def models(self) -> list[StoredModel]: ...
@@ -82,7 +82,7 @@ class ImportTarget(Protocol):
     def document_at(self, root_id: int | None, doc_path: str) -> KnownDocument | None: ...
 
     def notes(self) -> Iterable[tuple[str, str, int]]:
-        """The text, the time and the id of every note that is named by its id."""
+        """The text, the time and the id of every note whose path contains its id."""
         ...
 
     def tag_sources(self, doc_id: int) -> dict[str, str]: ...
@@ -108,15 +108,15 @@ class ImportTarget(Protocol):
     ) -> None: ...
 
     def add_removed_document(self, row: JsonDict) -> None:
-        """Add what is kept of a removed document to what the store keeps for its path."""
+        """Add the saved tags and access count of a removed document to those saved for its path."""
         ...
 
     def restore_documents(self) -> None:
-        """Give the documents what is kept for their paths."""
+        """Restore the saved tags and access counts of documents that exist again."""
         ...
 
     def finish_copy(self, header: JsonDict, chunks: int) -> None:
-        """Keep the counters of the exported store: ids are not used again, and versions do not
+        """Adopt the counters of the exported store, so that ids are not reused and versions do not
         repeat."""
         ...
 
@@ -246,7 +246,7 @@ class _Restore:
         }[kind](record)
 
     def skip(self, kind: str, record: JsonDict) -> None:
-        """Count a record that is in the store already."""
+        """Count a record that is already in the store."""
         if kind == "root":
             self.root_names[record["root_id"]] = record["name"]
         self.added += kind == "document"
@@ -339,7 +339,8 @@ class _Merge(_Restore):
         super().__init__(target)
         self.roots: dict[int, tuple[int, str]] = {}  # imported id -> own id and name
         self.documents: dict[int, int | None] = {}  # imported id -> own id; None: kept
-        self.newer: dict[int, tuple[int, JsonDict, dict[str, str]]] = {}  # wait for a passage
+        # Kept until a passage of theirs arrives.
+        self.newer: dict[int, tuple[int, JsonDict, dict[str, str]]] = {}
         self.removed = 0
         self.at_path = {root.path: root for root in target.roots()}
         self.notes = {

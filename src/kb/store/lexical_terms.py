@@ -1,6 +1,6 @@
-"""The terms of a query by words, and which of them a search uses. Pure; shared by all stores.
+"""The terms of a lexical query, and which of them a search uses. Pure; shared by all stores.
 
-A store counts terms and ranks chunks; `match` decides what it ranks by.
+A store counts terms and ranks chunks; `match` decides which terms it ranks by.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from kb.text.tokenize import split_ngrams, stems_of
 from kb.types import LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
 from kb.values import NamedTuple, Protocol
 
-_COMMON = 0.5  # a term in more of the chunks has almost no IDF, and costs most time
+# A term in a larger share of the chunks has almost no IDF, and takes most of the time.
+_COMMON = 0.5
 
 Ranked = list[tuple[int, float]]  # chunk ids and BM25, where lower is better
 
@@ -28,8 +29,8 @@ class Term(NamedTuple):
 
 
 class LexicalSearch(Protocol):
-    """A search in one state of a store. `words` are in the index of words, `parts` are pieces of
-    unspaced script in the index of n-grams."""
+    """A search in one state of a store. `words` are in the word index, `parts` are pieces of
+    unspaced script in the n-gram index."""
 
     @property
     def chunks(self) -> int:
@@ -130,7 +131,8 @@ def _most_matches(
     words: Sequence[Term], parts: Sequence[Term], counts: Mapping[Term, int]
 ) -> float:
     """An upper bound for the number of chunks with any of the terms. There is none for scripts
-    without spaces, whose n-grams are counted in another form than they are looked up."""
+    without spaces, because their n-grams are not counted in the form in which they are looked
+    up."""
     return inf if parts else sum(counts.get(term, inf) for term in words)
 
 

@@ -1,12 +1,12 @@
 """A view of a store for a caller that may see only some of its documents.
 
 Every retrieval gets the limits as a part of its filters, so that the store applies them before it
-ranks and counts. Everything that is addressed by an id is looked up among the visible documents
-first. Whatever concerns the store as a whole is refused. Because the view has the same ports as the
-store, nothing above it can forget the limits.
+ranks and counts. Every id is first looked up among the visible documents. Operations on the store
+as a whole are refused. Because the view has the same ports as the store, no caller of the ports can
+bypass the limits.
 
-Two things are those of the whole store: how rare a word is, which is a part of scores, and whether
-anything has changed, which the versions show without counting.
+Two things still reflect the whole store: the rarity of words, which is a part of scores, and
+whether anything has changed. Versions show the latter, but not how many changes there were.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LimitedStore:
         return self._store.degraded()
 
     def close(self) -> None:
-        """Does nothing: the store is closed by whoever opened it."""
+        """Do nothing: the caller who opened the store closes it."""
 
 
 def _with_limits(filters: Filters | None, limits: Limits) -> Filters:
@@ -94,7 +94,7 @@ def _with_limits(filters: Filters | None, limits: Limits) -> Filters:
 
 
 def _hidden(version: str) -> str:
-    """A version that changes with `version`, but does not tell how many changes there were."""
+    """A version that changes with `version`, but hides how many changes there were."""
     return blake2b(version.encode(), key=_VERSION_KEY, digest_size=8).hexdigest()
 
 
@@ -113,7 +113,7 @@ class LimitedCatalog:
     def version(self) -> str:
         return _hidden(self._catalog.version())
 
-    # --- what the limits allow --------------------------------------------------------------------
+    # --- limits -----------------------------------------------------------------------------------
 
     def _visible(self, doc_ids: Iterable[int]) -> set[int]:
         return self._catalog.matching(doc_ids, self._filters)
@@ -157,10 +157,11 @@ class LimitedCatalog:
         return self._catalog.write_document(draft, chunks)
 
     def write_documents(self, writes: Sequence[DocumentWrite]) -> list[ChunkChanges]:
-        return [
-            self.write_document(each.draft, each.chunks, moved_from=each.moved_from)
-            for each in writes
-        ]
+        for each in writes:
+            if each.moved_from is not None:
+                _refuse()
+            self._check_note(each.draft)
+        return self._catalog.write_documents(writes)
 
     def delete_documents(
         self,
@@ -346,7 +347,7 @@ class LimitedFulltext:
 
 
 def _without_common(matches: TextMatches) -> TextMatches:
-    """The matches without the list of terms that are too common in the whole store."""
+    """The matches, without the list of terms that are too common in the whole store."""
     return matches._replace(dropped_terms=())
 
 
@@ -365,8 +366,8 @@ class LimitedVectors:
         return _hidden(self._vectors.version())
 
     def models(self) -> list[StoredModel]:
-        """The models with the counts of visible chunks. Counting reads all of these, so the result
-        is kept until something changes; failures and expiry show up a little later."""
+        """The models, with the counts of visible chunks. Counting reads all of them, so the result
+        is cached until something changes; failures and expiry show up a little later."""
         period = int(time.monotonic() / _COUNTED_FOR_S)
         key = (self._catalog.version(), self._vectors.version(), period)
         known = self._models
@@ -447,11 +448,12 @@ class LimitedQueue:
         failures = self.failures(model_id, 1)
         return failures[0].error if failures else None
 
-    start_job = lease = has_work = renew_job = finish = end_job = retry = listening = _refuse
+    start_job = lease = newest = has_work = renew_job = finish = end_job = _refuse
+    retry = listening = _refuse
 
 
 class LimitedMaintenance:
-    """See `kb.ports.Maintenance`. The size is unknown: it is that of all documents."""
+    """See `kb.ports.Maintenance`. The size is hidden, because it is that of all documents."""
 
     def size_bytes(self) -> int:
         return 0

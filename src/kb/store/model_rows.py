@@ -15,7 +15,7 @@ from kb.types import JsonDict
 if TYPE_CHECKING:
     from kb.types import Encoding, ExamMark, ModelSpec, StoredModel
 
-ATTEMPTS = 3  # after this many failures, a chunk has failed for good
+ATTEMPTS = 3  # after this many failures, kb gives up on a chunk
 BACK_OFF_S = (60.0, 600.0)  # wait after the first failure, and after later ones
 _MARK = [str, str, int, int]  # part, script, known, total
 

@@ -8,6 +8,7 @@
     scripts         the scripts of a query or a passage, and whether a model supports them
     language        the language of a document
     function_words  the language of a query in Latin script
+    english         whether a text is English, by groups of letters
     citations       citations such as `lib/a.md#L12-L34`, formatted and parsed
     links           addresses that open a file where a citation points
     wikilinks       links and tags in Markdown

@@ -1,4 +1,5 @@
-"""Citations: `lib/a.md#L12-L34`, `lib/a.md#L12`, `lib/paper.pdf#page=13`. Pure.
+"""Citations: `lib/a.md#L12-L34`, `lib/a.md#L12`, `lib/paper.pdf#page=13`, and for the second
+passage of a page `lib/paper.pdf#page=13,passage=2`. Pure.
 
 Formatting and parsing are inverse. In the path, `#`, `%`, `?`, spaces and control characters are
 percent-encoded; all other characters stay readable, whatever their script.
@@ -16,16 +17,18 @@ from kb.values import NamedTuple
 _RESERVED = compile_later(r"[\x00-\x20\x7f-\xa0#%?\u2028\u2029\ud800-\udfff]")
 _ESCAPE = compile_later(r"(?:%[0-9A-Fa-f]{2})+")
 _LINES = compile_later(r"L([1-9][0-9]{0,9})(?:-L([1-9][0-9]{0,9}))?")
-_PAGE = compile_later(r"page=([1-9][0-9]{0,9})")
+_PAGE = compile_later(r"page=([1-9][0-9]{0,9})(?:,passage=([1-9][0-9]{0,9}))?")
 
 
 class Target(NamedTuple):
-    """The target of a citation: a document, or lines or a page of it."""
+    """The target of a citation: a document, or lines or a page of it. `passage` counts the passages
+    of a page; None is the whole page."""
 
     path: str
     start: int | None = None
     end: int | None = None
     page: int | None = None
+    passage: int | None = None
 
 
 def cite(path: str, span: Span, section: str | None) -> Citation:
@@ -39,7 +42,8 @@ def format_uri(path: str, span: Span | None = None) -> str:
     if span is None:
         return quoted
     if span.page is not None:
-        return f"{quoted}#page={span.page}"
+        passage = f",passage={span.passage}" if span.passage > 1 else ""
+        return f"{quoted}#page={span.page}{passage}"
     if span.start is None:
         return quoted
     if span.end is None or span.end == span.start:
@@ -63,7 +67,7 @@ def parse_uri(uri: str) -> Target:
             raise InvalidCitation(f"the last line of {uri!r} is before the first", _FORMS)
         return Target(path, start, end)
     if page := _PAGE.fullmatch(fragment):
-        return Target(path, page=int(page[1]))
+        return Target(path, page=int(page[1]), passage=int(page[2]) if page[2] else None)
     raise InvalidCitation(f"the fragment of {uri!r} is neither lines nor a page", _FORMS)
 
 

@@ -2,8 +2,8 @@
 
 A query is too short for statistics over letters, and py3langid takes half a second to load. Words
 such as *wie*, *cómo* or *quelle* are in nearly every question, and in no English one. The result is
-None unless it is certain: a query that is taken for a foreign one by mistake loses more than it can
-gain.
+None unless it is certain: taking an English query for a foreign one does more harm than the
+detection does good.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def detect_by_words(text: str) -> str | None:
 
 def is_written_in(text: str, code: str) -> bool:
     """Whether a passage is in the language with this code: its function words outnumber the English
-    ones. False for languages without a list of words."""
+    ones. False for languages without a word list."""
     own = _WORDS.get(code, frozenset())
     words = _WORD.findall(text.lower())
     count = sum(word in own for word in words)

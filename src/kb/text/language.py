@@ -92,9 +92,10 @@ def _identifier() -> Any:
 
 
 def _raw_score(identifier: Any, text: bytes) -> Any:
-    """Replaces the method of py3langid, which follows its automaton byte by byte. This follows it
-    at all bytes at once, and repeats that until no state changes, which is after the length of the
-    longest feature. The states are then those of the walk from the first byte to the last."""
+    """Replaces the method of py3langid, which runs its automaton byte by byte. This version
+    computes the next state at all positions at once, and repeats that until no state changes, which
+    takes at most as many rounds as the longest feature has bytes. The states are then the same as
+    after a sequential run."""
     import numpy as np
 
     next_state, row, feature_of = _automaton(identifier)

@@ -1,7 +1,7 @@
 """Addresses that open a file where a citation points: `file:`, or those of editors. Pure.
 
 An editor's address is used for files with lines, and Obsidian's for the files of a vault. All other
-files have a `file:` address, with the page of a PDF.
+files have a `file:` address, with the page of a PDF or the anchor of a web page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EDITORS = {
     "textmate": "txmt://open?url=file://{path}&line={line}",
 }
 _VAULT_SUFFIXES = (".md", ".canvas", ".pdf")  # what Obsidian opens
-_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+_SAFE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/"
 
 
 def locate(
@@ -36,7 +36,9 @@ def locate(
     if file is None:
         return citation
     line = citation.span.start if kind in LINE_TYPES else None
-    return replace(citation, file=file, line=line, link=link(file, line, citation.page, form))
+    anchor = citation.place if kind == "html" else None
+    address = link(file, line, citation.page, form, anchor)
+    return replace(citation, file=file, line=line, link=address)
 
 
 def file_path(location: FileLocation) -> str | None:
@@ -49,8 +51,11 @@ def file_path(location: FileLocation) -> str | None:
     return path if is_unicode(path) and "\0" not in path else None
 
 
-def link(file: str, line: int | None, page: int | None, form: str = FILE) -> str | None:
-    """The address that opens `file`; None if `form` is `none`."""
+def link(
+    file: str, line: int | None, page: int | None, form: str = FILE, anchor: str | None = None
+) -> str | None:
+    """The address that opens `file`, at a line, a page or an anchor (`#install`); None if `form` is
+    `none`."""
     if form == NONE:
         return None
     path = _quote(file)
@@ -58,11 +63,20 @@ def link(file: str, line: int | None, page: int | None, form: str = FILE) -> str
         return _EDITORS[form].format(path=path, line=line)
     if form == OBSIDIAN and file.lower().endswith(_VAULT_SUFFIXES):
         return f"obsidian://open?path={path}"
+    if anchor is not None and anchor.startswith("#"):
+        return f"file://{path}#{_quote_part(anchor[1:])}"
     return f"file://{path}" + (f"#page={page}" if page is not None else "")
 
 
 def _quote(file: str) -> str:
-    """The path as part of an address, with a slash at its beginning."""
+    """Percent-encode an absolute path for a URL. On Windows, it gets a leading slash."""
     if sys.platform == "win32":
         file = "/" + file.replace("\\", "/")
-    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in file.encode("utf-8"))
+    return _quote_part(file)
+
+
+def _quote_part(text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    if not data.translate(None, _SAFE):
+        return text
+    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in data)

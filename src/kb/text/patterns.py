@@ -1,6 +1,6 @@
 """Regular expressions that are compiled when they are first used. Pure.
 
-Compiling takes up to half a millisecond each, and a search by words uses few of those that its
+Compiling one takes up to half a millisecond, and a lexical search uses few of the patterns that its
 modules declare.
 """
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class _LaterPattern:
-    """A pattern with the methods and attributes of `re.Pattern`."""
+    """A pattern that is compiled on first use. Has the methods and attributes of `re.Pattern`."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self._source = (pattern, flags)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(re.compile(*self._source), name)
-        self.__dict__[name] = value  # the next access is as fast as that of any attribute
+        self.__dict__[name] = value  # later accesses do not call `__getattr__`
         return value
 
     def __repr__(self) -> str:

@@ -44,7 +44,7 @@ def is_unreadable(text: str, supported: Sequence[str], failed: Set[str] = frozen
     return _is_unreadable(text[:_SAMPLE_CHARS], tuple(supported), frozenset(failed))
 
 
-@lru_cache(maxsize=2048)  # most searches meet the same passages in other scripts
+@lru_cache(maxsize=2048)  # most searches check the same passages in other scripts
 def _is_unreadable(sample: str, supported: tuple[str, ...], failed: frozenset[str]) -> bool:
     words = words_by_script(sample)
     unsupported = _unsupported(words, supported, failed)

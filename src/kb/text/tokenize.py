@@ -10,21 +10,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence, Set
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 
+from kb.text.plain_words import not_ascii
 from kb.text.stem import MAX_BYTES, stem
 
 _MAX_CACHE_ENTRIES = 1 << 16  # about 10 MB
+_MAX_BEGINNINGS = 24  # for more, stemming every word is faster than finding each
 _MAX_REPLACE_CHARS = 32  # for more, `str.translate` is faster than replacing each
 
 _ASCII = bytes(
     byte if byte > 127 else ord(chr(byte).lower()) if chr(byte).isalnum() else ord(" ")
     for byte in range(256)
-)
-# All but ASCII and the largest ranges of letters that folding leaves unchanged.
-_CHANGEABLE = (
-    r"[^\x00-\x7f\u0430-\u044f\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+"
 )
 
 Token = tuple[int, int, str]  # start and end of a word in characters, and its stem
@@ -51,7 +49,7 @@ def split_words(text: str) -> list[str]:
 
 
 def split_ngrams(text: str) -> list[str]:
-    """The words of `kb.text.normalize.unspaced_ngrams`, as the index of n-grams has them: symbols,
+    """The words of `kb.text.normalize.unspaced_ngrams`, as the n-gram index has them: symbols,
     such as the radicals of Han characters, separate words."""
     return re.sub("[\u2e80-\u2e99\u2e9b-\u2ef3\u2f00-\u2fd5\u309b\u309c]", " ", text).split()
 
@@ -63,7 +61,7 @@ def stems_of(text: str) -> list[str]:
 
 def stems_in(text: str, wanted: Set[str]) -> set[str]:
     """The stems of `wanted` that words of `text` have."""
-    return set(_wanted_words(fold(text), wanted).values())
+    return {word_stem for *_, word_stem in _select(fold(text), wanted)}
 
 
 def has_phrase(texts: Iterable[str], phrases: Iterable[Sequence[str]]) -> bool:
@@ -79,14 +77,21 @@ def has_phrase(texts: Iterable[str], phrases: Iterable[Sequence[str]]) -> bool:
 
 
 def _has_phrase(padded: str, phrase: Sequence[str]) -> bool:
-    longest = max(range(len(phrase)), key=lambda at: len(phrase[at]))  # the rarest, as a rule
-    beginning = f" {phrase[longest][:-1] or phrase[longest]}"
+    before, beginning, after = _anchor(tuple(phrase))
     start = padded.find(beginning)
     while start >= 0:
-        if _follows(padded, start, phrase[longest:]) and _precedes(padded, start, phrase[:longest]):
+        if _follows(padded, start, after) and _precedes(padded, start, before):
             return True
         start = padded.find(beginning, start + 1)
     return False
+
+
+@lru_cache(maxsize=256)
+def _anchor(phrase: tuple[str, ...]) -> tuple[Sequence[str], str, Sequence[str]]:
+    """Three parts of a phrase: the stems before the longest one, which is usually the rarest; its
+    beginning, after a space; and the stems from it on."""
+    longest = max(range(len(phrase)), key=lambda at: len(phrase[at]))
+    return phrase[:longest], f" {phrase[longest][:-1] or phrase[longest]}", phrase[longest:]
 
 
 def _follows(padded: str, at: int, stems: Sequence[str]) -> bool:
@@ -110,27 +115,39 @@ def _precedes(padded: str, at: int, stems: Sequence[str]) -> bool:
 
 
 def _select(folded: str, wanted: Set[str]) -> list[Token]:
-    """The words whose stem is wanted. Few distinct words are wanted, so finding each of them is
-    faster than looking at every word."""
-    padded, tokens = f" {folded} ", []
-    for word, word_stem in _wanted_words(folded, wanted).items():
-        start = padded.find(f" {word} ")
+    """The words whose stem is wanted. An ASCII word begins with its stem, except perhaps for the
+    last letter of a stem of several letters. So searching for each beginning is faster than
+    examining every word."""
+    stems, tokens = _STEMS, []
+    beginnings = _beginnings(frozenset(wanted)) if folded.isascii() else ()
+    if not 0 < len(beginnings) <= _MAX_BEGINNINGS:
+        start = 0
+        for word in folded.split(" "):
+            end = start + len(word)
+            if word and (word_stem := stems[word]) in wanted:
+                tokens.append((start, end, word_stem))
+            start = end + 1
+        return tokens
+    padded = f" {folded} "
+    for beginning in beginnings:
+        start = padded.find(beginning)
         while start >= 0:
-            tokens.append((start, start + len(word), word_stem))
-            start = padded.find(f" {word} ", start + len(word) + 1)
+            end = padded.find(" ", start + 1)
+            if (word_stem := stems[padded[start + 1 : end]]) in wanted:
+                tokens.append((start, end - 1, word_stem))
+            start = padded.find(beginning, end)
     tokens.sort()
     return tokens
 
 
-def _wanted_words(folded: str, wanted: Set[str]) -> dict[str, str]:
-    """The distinct words whose stem is wanted, with their stems. A word of ASCII begins with its
-    stem, apart from the last letter of a stem of several letters, so that most words need not be
-    stemmed."""
-    stems, words = _STEMS, folded.split()
-    if folded.isascii():
-        beginnings = tuple({each[:-1] or each for each in wanted})
-        words = [word for word in words if word.startswith(beginnings)]
-    return {word: word_stem for word in words if (word_stem := stems[word]) in wanted}
+@lru_cache(maxsize=64)
+def _beginnings(wanted: frozenset[str]) -> tuple[str, ...]:
+    """What words with these stems begin with, after a space. None begins with another."""
+    kept: list[str] = []
+    for each in sorted({one[:-1] or one for one in wanted if one}):
+        if not (kept and each.startswith(kept[-1])):
+            kept.append(each)
+    return tuple(f" {each}" for each in kept)
 
 
 # --- folding --------------------------------------------------------------------------------------
@@ -145,7 +162,7 @@ def fold(text: str) -> str:
 
 
 def _fold_non_ascii(text: str) -> str:
-    chars = set("".join(re.findall(_CHANGEABLE, text)))
+    chars = set(not_ascii(text))
     changes = {char: folded for char in chars if (folded := _FOLDED[char]) != char}
     if len(changes) > _MAX_REPLACE_CHARS:
         text = text.translate({ord(char): folded for char, folded in changes.items()})

@@ -3,7 +3,7 @@
 Generated: run `python -m tests.text.fts5 > src/kb/text/unicode61.py` instead of editing it.
 """
 
-# Where runs of letters and runs of separators begin, in turn. The first is a run of letters.
+# The beginnings of runs of letters and of separators, alternating. The first is a run of letters.
 BOUNDARIES = (
     "\u0030\u003a\u0041\u005b\u0061\u007b\u00aa\u00ab\u00b2\u00b4\u00b5\u00b6\u00b9\u00bb\u00bc"
     "\u00bf\u00c0\u00d7\u00d8\u00f7\u00f8\u02c2\u02c6\u02d2\u02e0\u02e5\u02ec\u02ed\u02ee\u02ef"

@@ -23,8 +23,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sends a request: the name of the token, its rights, and what it is limited to. `admin`
-    includes `write`, and `write` includes `read`. `requests_per_minute` is 0 for any number."""
+    """The sender of a request: the name of the token, its rights and its limits. `admin` includes
+    `write`, and `write` includes `read`. `requests_per_minute` is 0 for any number."""
 
     name: str
     right: str = "admin"

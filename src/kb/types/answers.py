@@ -1,4 +1,4 @@
-"""The answer to a question: sentences of the store, each with its citation."""
+"""The answer to a question: sentences from the store, each with its citation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kb.types.search import Degraded
 @dataclass(frozen=True, slots=True)
 class AnswerSentence:
     """A sentence of a passage that probably answers the question. `text` is the sentence as it
-    stands in the document, without line breaks; `citation` names its lines or its page. A higher
+    appears in the document, without line breaks; `citation` names its lines or its page. A higher
     `score` is better, and comparable only within one answer. `relevance` is that of the passage."""
 
     rank: int

@@ -12,7 +12,12 @@ from kb.values import Any, dataclass, field
 class Span:
     """A place in a source. `kind` is `line`, `page` or `code`. A parser may use other kinds, such
     as a region or a time; their fields are kept in `extra`. Lines and pages are numbered from 1,
-    and `end` is included."""
+    and `end` is included.
+
+    If the lines are those of extracted text, `extra` also has the position in the original file,
+    where `place` is `cell 4` of a notebook, `Costs!B7` of a workbook or `#install` of a web page,
+    and `passage` counts the passages of a page from 1.
+    """
 
     kind: str
     start: int | None = None
@@ -21,6 +26,18 @@ class Span:
     symbol: str | None = None
     lang: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str | None:
+        """A description of where the span is in the original file."""
+        place = self.extra.get("place")
+        return place if isinstance(place, str) else None
+
+    @property
+    def passage(self) -> int:
+        """The number of the passage on its page."""
+        number = self.extra.get("passage")
+        return number if isinstance(number, int) and number > 0 else 1
 
     def to_dict(self) -> JsonDict:
         known = {
@@ -62,3 +79,9 @@ class Citation:
     def page(self) -> int | None:
         """The page of the file, from 1."""
         return self.span.page
+
+    @property
+    def place(self) -> str | None:
+        """Where the passage is in the original file, such as `cell 4`; None if the citation has
+        lines or a page of the file."""
+        return self.span.place

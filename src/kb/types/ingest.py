@@ -75,19 +75,22 @@ class DocumentDraft:
 class DocumentWrite(NamedTuple):
     """A document to write. `moved_from` is the id of a document whose file has moved to this path;
     the id is kept. `displaces` is the id of the document that has this path until then: it is moved
-    away with a later write, and has a temporary path before that."""
+    away with a later write, and has a temporary path before that. `replaces` is the content hash
+    that the document at this path must have; another one is an `EditConflict`."""
 
     draft: DocumentDraft
     chunks: Iterable[ChunkDraft]
     moved_from: int | None = None
     displaces: int | None = None
+    replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
     """An ingested folder. `whole` is False if only single files of it were ingested.
 
-    A `detached` root comes from an import: nothing at `path` is read until the user attaches it.
+    A `detached` root comes from an import or belongs to another machine, which is `machine` then:
+    nothing at `path` is read until the user attaches it.
     """
 
     root_id: int
@@ -95,6 +98,7 @@ class Root:
     path: str
     whole: bool
     detached: bool = False
+    machine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ PASS_MARK = 0.4  # a model that cannot read the language scores 0, or little mor
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """Describes an encoder or a judge without loading it. A judge computes a `score` and has no
-    dimension. `scripts` lists the scripts that the model reads, as the Unicode names of their
-    letters begin (`Latin`), and `languages` the ISO 639-1 codes of its languages (`en`); empty for
-    any script or language. `max_tokens` is 0 if it is unknown or unlimited."""
+    dimension. `scripts` lists the scripts that the model reads, each by the first word of the
+    Unicode names of its letters (`Latin`), and `languages` the ISO 639-1 codes of its languages
+    (`en`); empty for any script or language. `max_tokens` is 0 if it is unknown or unlimited."""
 
     name: str
     version: str
@@ -99,9 +99,11 @@ class StoredModel:
         marks = [mark for mark in self.marks or () if mark.part == part]
         return bool(marks) and not any(mark.passed for mark in marks)
 
-    def verdict(self, part: str) -> str:
-        """A message about the scripts in which this part failed the exam; empty if none."""
-        failed = ", ".join(map(str, self._failed(part)))
+    def verdict(self, part: str, scripts: frozenset[str] | None = None) -> str:
+        """A message about the scripts in which this part failed the exam, or about those of them
+        that are in `scripts`; empty if there are none."""
+        marks = self._failed(part)
+        failed = ", ".join(str(mark) for mark in marks if scripts is None or mark.script in scripts)
         return f"{self.name} failed kb's exam: {failed}" if failed else ""
 
     def _failed(self, part: str) -> list[ExamMark]:
@@ -113,7 +115,7 @@ class TokenVectors:
     """The normalized vectors of a text's tokens, row after row in one buffer."""
 
     dimension: int
-    data: Vector[float]
+    data: Vector[float] | memoryview
 
     def __len__(self) -> int:
         return len(self.data) // self.dimension
@@ -134,7 +136,7 @@ class Encoding:
 class ModelInfo:
     """A line of `kb models list`. `origin` is `kb`, `pulled`, `folder`, `endpoint` or the package
     that provides the model. `problem` is the reason why the model cannot be used. `marks` are the
-    results of the exam that `kb models verify` runs. `device` tells where a local model runs;
+    results of the exam that `kb models verify` runs. `device` is the device of a local model;
     `missing` describes the vectors that an export does not compute, and how to get them."""
 
     name: str

@@ -107,8 +107,8 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """The result of a copy: both stores, how much was copied, and how many searches gave the same
-    hits in both. `detached` are the folders whose files the copy does not read yet."""
+    """The result of a copy: both stores, how much was copied, and how many searches returned the
+    same hits in both. `detached` are the folders whose files the copy does not read yet."""
 
     store: str
     copy: str

@@ -19,7 +19,7 @@ else:  # so that the types of the fields can be read at runtime, without loading
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Conditions on the document of a hit (spec 10). Empty filters accept every document. `limits`
-    is what the caller may see; requests cannot contain it."""
+    restricts what the caller may see; it is not part of a request."""
 
     tags: tuple[str, ...] = ()
     tags_any: tuple[str, ...] = ()
@@ -176,9 +176,9 @@ class Hit:
     queries and stores, unlike `score`. None if it cannot be estimated.
 
     `duplicates` counts the other candidates with the same or nearly the same text, which have no
-    hit of their own; `duplicate_uris` cites the first 20. `more_in_document` counts the passages of
-    the same document that come after the first ten hits, so that others have room. `text` is the
-    whole passage, if the search asks for it.
+    separate hit; `duplicate_uris` cites the first 20. `more_in_document` counts the passages of the
+    same document that come after the first ten hits, so that others have room. `text` is the whole
+    passage, if the request includes texts.
     """
 
     rank: int
@@ -208,7 +208,7 @@ class Hit:
 
     @property
     def others(self) -> str:
-        """The passages that have no hit of their own, in words; empty if there are none."""
+        """A description of the passages that have no separate hit; empty if there are none."""
         parts = []
         if self.duplicates:
             parts.append(f"and {self.duplicates} more with the same text")

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kb.ingest.file_names import TOOL_FOLDERS
+from kb.ingest.file_names import TOOL_FOLDERS, hidden_name
 from kb.ingest.ignore import IGNORE_FILES
 
 # --- watched paths --------------------------------------------------------------------------------
@@ -65,11 +65,10 @@ def inspect_all(paths: Iterable[str]) -> dict[str, Target]:
 
 def is_relevant(path: str, root: str, *, hidden: bool) -> bool:
     """Whether a change at `path` can affect a store that has ingested `root`."""
-    *folders, name = os.path.relpath(path, root).split(os.sep)
-    for part in (*folders, *([] if name in IGNORE_FILES else [name])):
-        if part in TOOL_FOLDERS or (part.startswith(".") and part != "." and not hidden):
-            return False
-    return True
+    *names, name = os.path.relpath(path, root).split(os.sep)
+    if name not in IGNORE_FILES and name != ".":
+        names.append(name)
+    return TOOL_FOLDERS.isdisjoint(names) and (hidden or not hidden_name(names))
 
 
 def folders_to_read(

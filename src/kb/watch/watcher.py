@@ -21,7 +21,7 @@ from kb.library.knowledge_base import KnowledgeBase
 from kb.types import IngestReport
 from kb.watch.changes import Target, folders_to_read, inspect, inspect_all
 
-CHECK_MS = 500  # between checks whether a folder still exists
+CHECK_MS = 500  # how often to check whether a folder still exists
 QUIET_MS = 300  # how long a folder must be unchanged before it is read
 MAX_DELAY_MS = 3_000  # the longest delay while changes keep coming
 RESCAN_S = 600.0
@@ -100,7 +100,7 @@ class Watcher:
             return self._paths
         roots = {root.root_id: root for root in self._kb.roots() if not root.detached}
         if not roots:
-            raise InvalidRequest("nothing has been ingested yet", "name a folder: kb watch FOLDER")
+            raise InvalidRequest("nothing has been ingested yet", "give a folder: kb watch FOLDER")
         single = [
             os.path.join(roots[each.root_id].path, each.path)
             for each in self._kb.documents(expired=True)
@@ -122,7 +122,7 @@ class Watcher:
                 for changed in self._changes(folders, ignore=False):
                     is_watching = True
                     yield changed
-            except PermissionError:  # for a folder inside; see `_changes`
+            except PermissionError:  # a subfolder cannot be read; see `_changes`
                 self._rescan_s = min(self._rescan_s, FREQUENT_RESCAN_S)
                 yield from self._changes(folders, ignore=True)
         except FileNotFoundError:

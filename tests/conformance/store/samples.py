@@ -20,7 +20,7 @@ from kb.types import (
     TokenVectors,
 )
 
-NOW = "2026-05-28T20:26:40Z"  # what the clock of the tests shows
+NOW = "2026-05-28T20:26:40Z"  # the time of the tests' clock
 EVERYTHING: dict[str, Any] = {"filters": Filters(), "now": NOW, "limit": 10}
 PARTS = frozenset({"sparse", "tokens"})
 SPEC = ModelSpec("tiny", "1", 3, PARTS | {"dense"}, token_dimension=2)
@@ -29,7 +29,7 @@ TOKENS = TokenVectors(2, array("f", [0.6, 0.8]))
 
 
 def draft(path: str, **fields: Any) -> DocumentDraft:
-    """A document draft; fields that it does not have become attributes."""
+    """A document draft. Keyword arguments that are not fields of a draft become attributes."""
     names = DocumentDraft.__dataclass_fields__
     attributes = {name: fields.pop(name) for name in set(fields) - set(names)}
     values: dict[str, Any] = {
@@ -87,7 +87,7 @@ def finish(store: Store, model_id: int, outcomes: Iterable[Outcome]) -> EmbedCou
 
 
 def embed(store: Store, spec: ModelSpec = SPEC) -> int:
-    """Give every chunk a vector, and return the id of the model."""
+    """Write a vector for every chunk, and return the id of the model."""
     model_id = store.vectors.use_model(spec).model_id
     job_id = store.queue.start_job(model_id)
     leased = store.queue.lease(job_id, model_id, limit=1000)

@@ -506,7 +506,7 @@ def _passes(filters: Filters, document: dict[str, Any]) -> bool:
 
 
 def test_filters_equal_brute_force(store: Store) -> None:
-    """In lists and in every kind of search."""
+    """Filters select the same documents in lists and in every kind of search."""
     chance = random.Random(3)
     written: dict[int, dict[str, Any]] = {}
     for number in range(150):

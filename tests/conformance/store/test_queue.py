@@ -1,4 +1,4 @@
-"""Jobs and leases: who works on what, what happens after failures, and what is written."""
+"""Jobs and leases: assignment of work, failures, and writes."""
 
 from __future__ import annotations
 
@@ -72,6 +72,30 @@ def test_jobs_of_other_connections_are_respected(stores: Stores, store: Store, m
     assert not set(ids(leased)) & set(ids(rest))
 
 
+def test_chunks_in_a_given_order(store: Store, model: int, numbers: list[int]) -> None:
+    job = store.queue.start_job(model)
+    wanted = [numbers[7], numbers[2], 10_000, numbers[5]]
+    assert ids(store.queue.lease(job, model, limit=2, among=wanted)) == wanted[:2]
+    assert ids(store.queue.lease(job, model, limit=9, among=wanted)) == wanted[3:]
+
+
+def test_the_newest_documents_come_first(store: Store) -> None:
+    def write(year: int) -> list[int]:
+        updated_at = f"{year}-01-01T00:00:00Z"
+        doc_id = put(store, str(year), f"{year} one", f"{year} two", updated_at=updated_at)
+        return chunk_ids(store, doc_id)
+
+    oldest, newest, between = write(2020), write(2026), write(2023)
+    order = [*newest, *between, *oldest]
+    model = store.vectors.use_model(SPEC).model_id
+    assert store.queue.newest(model, limit=10) == order
+    assert store.queue.newest(model, limit=2, without=order[:1]) == order[1:3]
+    job = store.queue.start_job(model)
+    store.queue.lease(job, model, limit=2, among=order[:2])
+    store.queue.finish(job, model, [outcome(order[0])])
+    assert store.queue.newest(model, limit=10) == order[2:]  # the second one is leased
+
+
 def test_a_chunk_comes_with_its_heading(store: Store) -> None:
     drafted = draft("a", title="Title")
     first, second = chunks("words", "Title of all")
@@ -107,7 +131,7 @@ def test_leases_expire(store: Store, model: int, clock: Clock) -> None:
     store.queue.renew_job(other)
     clock.seconds += 100
     assert store.queue.lease(other, model, limit=10) == []
-    clock.seconds += 100  # the first job is renewed no more
+    clock.seconds += 100  # the first job is no longer renewed
     store.queue.renew_job(other)
     lost = {one.job_id: one.lost for one in store.queue.jobs()}
     assert lost == {job: True, other: False}

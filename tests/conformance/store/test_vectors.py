@@ -105,7 +105,7 @@ def test_what_a_model_has_done_is_counted(store: Store, clock: Clock) -> None:
     }  # fmt: skip
     assert (counted["role"], counted["sparse"], counted["tokens"]) == ("search", 0, 1)
     assert counted["last_error"] == "no"
-    clock.seconds += 1  # an expired chunk waits for nothing
+    clock.seconds += 1  # an expired chunk is not pending
     assert counts(store) == (1, 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""Mutated files, and what must hold for every one of them."""
+"""Mutated files, and the checks that every one of them must pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CHARS = 1800
 
 
 def mutations(data: bytes, count: int = COUNT) -> Iterator[bytes]:
-    """`data` with bytes changed, lost, doubled and cut off; the same mutations in every run."""
+    """`data` with bytes changed, lost, doubled and truncated; the same mutations in every run."""
     chance = random.Random(len(data))
     for _ in range(count):
         broken = bytearray(data)

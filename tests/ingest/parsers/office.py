@@ -52,7 +52,7 @@ def shape(*paragraphs: str, kind: str = "", description: str = "") -> str:
 
 
 def pptx(slides: Sequence[str], *, notes: Mapping[int, str] | None = None, **parts: Any) -> bytes:
-    """A presentation whose parts are in the opposite order of its slides."""
+    """A presentation whose parts are in the reverse order of its slides."""
     last = len(slides)
     ids = "".join(f'<p:sldId id="{256 + n}" r:id="rId{n}"/>' for n in range(1, last + 1))
     files: dict[str, str | bytes] = {

@@ -16,7 +16,7 @@ GUTTER = 20.0
 FULL = WIDTH - 2 * MARGIN
 HALF = (FULL - GUTTER) / 2
 
-Draw = Callable[[Any], object]  # what to do with a page's canvas
+Draw = Callable[[Any], object]  # draws on the canvas of a page
 
 
 def made(

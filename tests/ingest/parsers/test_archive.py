@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kb.ingest.decode import Unreadable, Unsupported
+from kb.ingest.parse import Parsers
 from kb.ingest.parsers.archive import ArchiveParser, members
 from kb.ports import Parsed, Source
 from tests.ingest.parsers import pdfs
@@ -77,7 +79,7 @@ def test_bombs(tmp_path: Path) -> None:
 
 
 def test_archives_without_text() -> None:
-    with pytest.raises(Unsupported, match=r"no file in it can be read: a\.bin"):
+    with pytest.raises(Unsupported, match=r"none of its files can be read: a\.bin"):
         parse({"a.bin": b"\0"})
     with pytest.raises(Unreadable, match="not a valid zip"):
         ArchiveParser(1800).parse(Source("a.zip", b"PK"))
@@ -85,3 +87,29 @@ def test_archives_without_text() -> None:
 
 def test_damaged_files() -> None:
     check_survives(ArchiveParser(1800), "a.zip", TYPICAL)
+
+
+@pytest.mark.parametrize("name", ["word/document.md", "backup/word/document.xml"])
+def test_an_archive_with_parts_like_those_of_word(name: str) -> None:
+    stored = io.BytesIO()
+    with zipfile.ZipFile(stored, "w") as archive:
+        archive.writestr(name, "mast")
+        archive.writestr("letter.docx", docx(p("Dear harbourmaster")))
+        archive.writestr("other.md", "boom")
+    source = Source("all.zip", stored.getvalue())
+    parser = Parsers(1800, plug_ins=()).detect(source)
+    assert parser is not None
+    text = parser.parse(source).text or ""
+    assert "Dear harbourmaster" in text
+    assert "boom" in text
+
+
+def test_members_whose_path_has_dots() -> None:
+    names = ("../up.md", "./here.md", "/root//a.md", ".git/b.md")
+    parsed = parse(dict(zip(names, ("one", "two", "three", "four"), strict=True)))
+    text = parsed.text or ""
+    assert [line for line in text.split("\n") if line.startswith("# ")] == [
+        "# up.md", "# here.md", "# root/a.md",
+    ]  # fmt: skip
+    assert all(word in text for word in ("one", "two", "three"))
+    assert "four" not in text

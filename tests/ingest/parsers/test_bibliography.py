@@ -148,3 +148,22 @@ def test_other_json_is_code() -> None:
     parser = Parsers(1800, plug_ins=()).detect(Source("a.json", b'[{"type": "x", "author": "y"}]'))
     assert parser is not None
     assert parser.name == "code"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "links"),
+    [
+        ("a.bib", "@book{x,\n  file = {papers/Hale 2019.pdf}\n}", ["papers/hale 2019.pdf"]),
+        ("a.bib", "@book{x, file = {Full text:a/B.pdf:application/pdf;:c.pdf:PDF}}",
+         ["a/b.pdf", "c.pdf"]),
+        ("a.bib", "@book{x, file = {:C\\:\\\\Lib\\\\d.pdf:PDF}}", ["d.pdf"]),
+        ("a.bib", "@book{x, file = {/home/ada/Zotero/storage/AB/e.pdf}}", ["e.pdf"]),
+        ("a.ris", "TY  - BOOK\nL1  - file:///home/ada/f%20g.pdf\nER  - \n", ["f g.pdf"]),
+        ("a.ris", "TY  - BOOK\nL1  - papers/h.pdf\nER  - \n", ["papers/h.pdf"]),
+        ("a.json", '[{"type": "book", "author": [], "file": "papers/i.pdf"}]', ["papers/i.pdf"]),
+        ("a.bib", "@book{x, title = {file = nothing}}", None),
+    ],
+)  # fmt: skip
+def test_links_to_files(name: str, text: str, links: list[str] | None) -> None:
+    parsed = BibliographyParser().parse(Source(name, text.encode()))
+    assert parsed.attributes.metadata.get("links_to") == links

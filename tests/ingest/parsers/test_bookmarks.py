@@ -1,4 +1,4 @@
-"""Bookmarks of browsers."""
+"""Browser bookmarks."""
 
 from __future__ import annotations
 

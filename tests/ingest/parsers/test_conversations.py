@@ -1,4 +1,4 @@
-"""Exports of ChatGPT and Claude: conversations by title, with what each side wrote."""
+"""ChatGPT and Claude exports: conversations by title, with the messages of each side."""
 
 from __future__ import annotations
 

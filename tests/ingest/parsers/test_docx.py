@@ -393,3 +393,9 @@ def test_the_texts_of_embedded_workbooks() -> None:
     parsed = DocxParser().parse(Source("a.docx", docx(p("See the table."), **parts)))
     assert "See the table." in (parsed.text or "")
     assert parsed.warnings == ("word/embeddings/Sheet1.xlsx: the embedded workbook cannot be read",)
+
+
+def test_nested_tables_take_linear_time() -> None:
+    depth = 20_000
+    body = "<w:tbl><w:tr><w:tc>" * depth + p("inside") + "</w:tc></w:tr></w:tbl>" * depth
+    assert text_of(body) == "inside"  # quadratic time would be many minutes

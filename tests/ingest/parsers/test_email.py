@@ -186,7 +186,7 @@ def test_a_header_without_end_is_read_as_it_is(field: str, unit: str) -> None:
     assert "body" in text or field == "Content-Type"
 
 
-# --- parts that are not what they claim to be -----------------------------------------------------
+# --- parts with wrong types -----------------------------------------------------------------------
 
 MIXED = b'Content-Type: multipart/mixed; boundary="b"\n\n'
 BASE64 = b"Content-Transfer-Encoding: base64"
@@ -273,3 +273,25 @@ def test_many_headers_of_one_name_take_little_time() -> None:
     parsed = EmailParser().parse(Source("a.eml", f"{headers}Subject: x\n\ntext\n".encode()))
     assert time.thread_time() - started < 6  # twelve, if each is parsed
     assert "a0@example.org" in (parsed.text or "")
+
+
+@pytest.mark.parametrize(
+    ("label", "codec", "text"),
+    [
+        ("gb2312", "gbk", "朱镕基说话"), ("euc-kr", "cp949", "똠방각하"),
+        ("ks_c_5601-1987", "cp949", "똠방각하"), ("shift_jis", "cp932", "①番と髙橋"),
+        ("big5", "cp950", "恒碁"), ("iso-8859-1", "cp1252", "“smart” 50 € – dash"),
+        ("iso-8859-8-i", "iso8859-8", "שלום"), ("iso-8859-9", "cp1254", "“ığdır”"),
+        ("us-ascii", "utf-8", "Grüße"),
+    ],
+)  # fmt: skip
+def test_labels_that_mean_more_than_they_say(label: str, codec: str, text: str) -> None:
+    head = HEAD + f"Content-Type: text/plain; charset={label}\n\n".encode()
+    assert text in text_of(head + text.encode(codec))
+
+
+def test_invalid_bytes_of_a_known_encoding_are_reported() -> None:
+    head = HEAD + b"Content-Type: text/plain; charset=shift_jis\n\n"
+    parsed = parse(head + "漢字とかな".encode("cp932") + b"\x81 \x81\n")
+    assert "漢字とかな" in (parsed.text or "")
+    assert any("cannot be decoded" in warning for warning in parsed.warnings)

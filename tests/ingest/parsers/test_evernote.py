@@ -1,4 +1,4 @@
-"""Exports of Evernote: notes under their titles."""
+"""Evernote exports: notes under their titles."""
 
 from __future__ import annotations
 
@@ -52,3 +52,15 @@ def test_other_files(data: bytes) -> None:
 
 def test_damaged_files() -> None:
     check_survives(EvernoteParser(), "a.enex", EXPORT)
+
+
+def test_tasks_and_attachments() -> None:
+    export = b"""<en-export><note><title>a</title><content><![CDATA[<en-note>body</en-note>]]>
+    </content><task><title>buy chain</title><taskStatus>open</taskStatus>
+    <taskNote>ten metres</taskNote></task><task><title>paint</title>
+    <taskStatus>completed</taskStatus></task><resource><mime>application/pdf</mime>
+    <resource-attributes><file-name>survey.pdf</file-name></resource-attributes></resource>
+    </note></en-export>"""
+    parsed = EvernoteParser().parse(Source("a.enex", export))
+    assert "- [ ] buy chain\n  ten metres\n- [x] paint" in (parsed.text or "")
+    assert parsed.warnings == ("attachments are not read: survey.pdf",)

@@ -71,4 +71,4 @@ def test_pictures_without_text() -> None:
         ImageParser().parse(Source("a.png", b"\x89PNG\r\n\x1a\n"))
 
 
-BLANK = saved(Image.new("L", (120, 20)))  # an input of the fuzz test
+BLANK = saved(Image.new("L", (120, 20)))  # also an input of the fuzz test

@@ -1,5 +1,5 @@
-"""Texts that once took quadratic time or worse. Each is read in a process of
-its own, which would not end within the minute that it has."""
+"""Texts that once took quadratic time or worse. Each is read in a separate process with a limit of
+a minute, which it would exceed."""
 
 from __future__ import annotations
 

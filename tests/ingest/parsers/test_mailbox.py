@@ -1,4 +1,4 @@
-"""Mailboxes: each message is read like a file of its own."""
+"""Mailboxes: each message is read like a separate file."""
 
 from __future__ import annotations
 
@@ -120,4 +120,24 @@ def test_messages_of_a_maildir(name: str, wanted: str) -> None:
 
 def test_other_files_with_such_names() -> None:
     parser = Parsers(1800, plug_ins=()).detect(Source("1709971200.M1P22.host", b"no headers"))
+    assert parser is None or parser.name != "email"
+
+
+@pytest.mark.parametrize("name", ["Inbox", "2025", "lists.debian"])
+def test_mailboxes_without_a_suffix(name: str) -> None:
+    one = (
+        b"From - Mon Jan 01 00:00:00 2026\nX-Mozilla-Status: 0001\nSubject: =?utf-8?B?VGlkZQ==?=\n"
+        b"Content-Transfer-Encoding: base64\n\nVGhlIHRpZGUgdHVybnMu\n\n"
+    )
+    source = Source(name, one * 2)
+    parser = Parsers(1800, plug_ins=()).detect(source)
+    assert parser is not None
+    parsed = parser.parse(source)
+    assert (parsed.type, (parsed.text or "").count("The tide turns.")) == ("email", 2)
+    assert "# Tide" in (parsed.text or "")
+
+
+def test_a_patch_is_no_mailbox() -> None:
+    patch = b"From 0123abc Mon Sep 17 00:00:00 2001\nFrom: Ada <a@x>\nSubject: [PATCH] a\n\n-b\n"
+    parser = Parsers(1800, plug_ins=()).detect(Source("0001-a.patch", patch))
     assert parser is None or parser.name != "email"

@@ -241,3 +241,15 @@ def test_plain_paragraphs_are_those_of_the_other_rules(lines: list[str], max_cha
         assert by_rule == list(markdown._parts(lines, max_chars))
     finally:
         ruler.enable("plain_paragraph")
+
+
+def test_links_and_tags_that_are_left_out_are_reported() -> None:
+    many = parse(" ".join(f"[[n{number}]] #tag{number}" for number in range(1_001)))
+    assert many.attributes is not None
+    assert len(many.attributes.metadata["links_to"]) == 1_000
+    assert many.warnings == (
+        "has 1,001 links; only the first 1,000 are recorded",
+        "has 1,001 tags in its text; only the first 100 are recorded",
+    )
+    few = parse(" ".join(f"[[n{number}]]" for number in range(1_000)))
+    assert not few.warnings

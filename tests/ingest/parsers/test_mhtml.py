@@ -1,4 +1,4 @@
-"""Saved web pages: the page, without what is beside it."""
+"""Saved web pages: the page, without its pictures and styles."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_headers_and_footers_follow_the_text() -> None:
     pages = parsed.text.split("\f")
     assert pages[0] == f"{prose(1)}\n\nThe Running Header\n\nChapter 1 | 1 of 6\n\n1"
     assert pages[1] == f"{prose(2)}\n\nAn Author\n\nChapter 1 | 2 of 6\n\n2"
-    assert pages[2] == f"{prose(3)}\n\nChapter 1 | 3 of 6\n\n3"  # its header was said before
+    assert pages[2] == f"{prose(3)}\n\nChapter 1 | 3 of 6\n\n3"  # its header is on an earlier page
     check(parsed)
 
 
@@ -407,7 +407,7 @@ def test_deep_outlines_are_cut() -> None:
     assert block.heading_path == ("Level 0", "Level 1", "Level 2", "Level 3")
 
 
-# --- files that are not for reading ---------------------------------------------------------------
+# --- unreadable files -----------------------------------------------------------------------------
 
 
 def test_encrypted() -> None:
@@ -462,14 +462,14 @@ def test_only_images() -> None:
     def image(canvas: Any) -> None:
         canvas.rect(100, 100, 300, 300, fill=1)
 
-    with pytest.raises(Unsupported, match="only images: reading its text needs the extra ocr"):
+    with pytest.raises(Unsupported, match="only images: to read its text, install the extra ocr"):
         parse(made(image, image))
 
 
 def test_a_page_without_text_keeps_its_number() -> None:
     parsed = parse(made(one_column(prose(1)), lambda canvas: None, one_column(prose(3))))
     assert parsed.text == f"{prose(1)}\f\f{prose(3)}"
-    assert parsed.warnings == ()  # there is nothing on it
+    assert parsed.warnings == ()  # the page is empty
     check(parsed)
 
 

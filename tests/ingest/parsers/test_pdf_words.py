@@ -29,7 +29,7 @@ _CJK = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _CHINESE = "STSong-Light"
 
 
-# --- what is read, and what is in the passages ----------------------------------------------------
+# --- expected and actual words --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

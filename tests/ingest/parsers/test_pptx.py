@@ -89,3 +89,31 @@ def test_a_slide_that_is_listed_twice_is_read_once() -> None:
     assert parse(zipped(files | {"ppt/_rels/presentation.xml.rels": rels})).text == (
         "# Slide 1\n\nonce"
     )
+
+
+def test_text_of_layouts_and_masters() -> None:
+    slide = shape(paragraph("Mooring"))
+    relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    box, placeholder = shape(paragraph("Confidential")), shape(paragraph("Click"), kind="body")
+    data = pptx([slide, slide])
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts: dict[str, str | bytes] = {name: archive.read(name) for name in archive.namelist()}
+    page = next(name for name in parts if "slide1.xml" in name and "_rels" not in name)
+    folder, _, name = page.rpartition("/")
+
+    def related(kind: str, target: str) -> str:
+        return (
+            '<Relationships xmlns="urn:relationships"><Relationship Id="a" '
+            f'Type="{relation}/{kind}" Target="{target}"/></Relationships>'
+        )
+
+    outer = '<p:s xmlns:p="urn:p" xmlns:a="urn:a">{}</p:s>'
+    parts |= {
+        f"{folder}/_rels/{name}.rels": related("slideLayout", "/ppt/l/one.xml"),
+        "ppt/l/one.xml": outer.format(placeholder),
+        "ppt/l/_rels/one.xml.rels": related("slideMaster", "/ppt/m/two.xml"),
+        "ppt/m/two.xml": outer.format(box),
+    }
+    text = parse(zipped(parts)).text or ""
+    assert text.count("Confidential") == 1
+    assert "Click" not in text

@@ -101,7 +101,8 @@ def test_sections() -> None:
 def test_text_files_with_headings_and_markup(markup: str) -> None:
     text = f"Title\n=====\n\nText.\n\n{markup}\n".encode()
     assert parser.accepts(Source("notes.txt", text))
-    assert parser.accepts(Source("notes.txt", text + "é".encode() * 5000))  # cut inside of a letter
+    # Cut inside a character of two bytes.
+    assert parser.accepts(Source("notes.txt", text + "é".encode() * 5000))
     assert not parser.accepts(Source("notes.log", text))
     assert not parser.accepts(Source("notes.txt", b"x" * 8192 + text))
 

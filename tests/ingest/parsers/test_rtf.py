@@ -1,4 +1,4 @@
-"""RTF: text, breaks, tables, encodings, and the groups that are no text."""
+"""RTF: text, breaks, tables, encodings, and groups that are not text."""
 
 from __future__ import annotations
 

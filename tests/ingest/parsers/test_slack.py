@@ -1,4 +1,4 @@
-"""Exports of Slack: the messages of a channel on one day."""
+"""Slack exports: the messages of a channel on one day."""
 
 from __future__ import annotations
 
@@ -58,5 +58,25 @@ def test_values_of_other_types(data: Any) -> None:
 
 
 def test_files_that_are_no_json() -> None:
-    with pytest.raises(Unreadable, match="not an export of Slack"):
+    with pytest.raises(Unreadable, match="not a Slack export"):
         ConversationsParser().parse(Source("2024-03-09.json", b"[{"))
+
+
+def test_texts_of_bots_and_files() -> None:
+    alert = {
+        "title": "Disk", "text": "full", "fields": [{"title": "Host", "value": "tp-11"}],
+        "footer": "by monit", "author_name": "Watch", "color": "danger",
+    }  # fmt: skip
+    remark = {"name": "a.txt", "initial_comment": {"comment": "see page two"}}
+    text = parse([
+        {"ts": "1709971200.1", "username": "alert", "text": "", "attachments": [alert]},
+        {"ts": "1709971201.1", "user": "U1", "text": "", "files": [remark]},
+        {"ts": "1709971202.1", "user": "U1", "text": "", "comment": {"comment": "and three"}},
+        {"ts": "1709971203.1", "user": "U1", "text": "yes", "root": {"ts": "1.1", "text": "tea?"}},
+        {"ts": "1709971204.1", "user": "U1", "text": "", "root": {"ts": "1709971200.1",
+                                                                  "text": "twice"}},
+    ]).text or ""  # fmt: skip
+    for words in ("Host", "tp-11", "by monit", "Watch", "see page two", "and three", "tea?"):
+        assert words in text
+    assert "danger" not in text
+    assert "twice" not in text

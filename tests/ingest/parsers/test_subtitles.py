@@ -1,4 +1,4 @@
-"""Subtitles: what is said, with its time."""
+"""Subtitles: the spoken text, with its time."""
 
 from __future__ import annotations
 

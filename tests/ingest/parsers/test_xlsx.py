@@ -97,7 +97,7 @@ def test_files_that_are_none() -> None:
 
 
 def test_no_text_is_dropped() -> None:
-    """Hints, headers and names are outside of the cells; programs other than Excel write formulas
+    """Hints, headers and names are outside the cells; programs other than Excel write formulas
     without values."""
     row = cell(" 0 ", t="s") + '<c><f>HYPERLINK("http://a.example","label")</f></c>'
     row += "<c t='str'><f>IF(A1,B1)</f><v></v></c>"
@@ -136,3 +136,53 @@ def test_nesting_and_repetition_take_linear_time() -> None:
     many = cell("0", t="s") * 20_000
     text = parse(xlsx({"S": [many]}, strings=[f"<t>{long}</t>"])).text or ""
     assert len(text) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "shown"),
+    [
+        ("0.4267", "0.00%", "42.67%"), ("0.425", "0%", "43%"), ("-0.5", "#,##0.0 %", "-50.0%"),
+        ("1234", "00000", "01234"), ("-7", "000", "-007"), ("1.25", "[h]:mm", "30:00"),
+        ("0.5", "[mm]:ss", "720:00"), ("1234567.891", "#,##0.00", "1234567.891"),
+        ("many", "0%", "many"), ("1e400", "0%", "1e400"), ("NaN", "000", "NaN"),
+        ("0.1", '0%;[Red]-0%;"-"', "10%"),
+    ],
+)  # fmt: skip
+def test_numbers_as_the_sheet_shows_them(value: str, code: str, shown: str) -> None:
+    styles = (
+        f"<numFmts><numFmt numFmtId='164' formatCode='{code}'/></numFmts>"
+        "<cellXfs><xf numFmtId='0'/><xf numFmtId='164'/></cellXfs>"
+    )
+    assert (parse(xlsx({"S": [cell(value, s=1)]}, styles=styles)).text or "").endswith(f"\n{shown}")
+
+
+def test_built_in_percentages() -> None:
+    styles = "<cellXfs><xf numFmtId='9'/><xf numFmtId='10'/></cellXfs>"
+    rows = {"S": [cell("0.25", s=0) + cell("0.25", s=1)]}
+    assert (parse(xlsx(rows, styles=styles)).text or "").endswith("25% | 25.00%")
+
+
+@pytest.mark.parametrize("target", ["SharedStrings.xml", "ss.xml"])
+def test_shared_strings_under_another_name(target: str) -> None:
+    data = xlsx({"S": [cell("0", t="s")]}, strings=["<t>Optode</t>"])
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    relations = "xl/_rels/workbook.xml.rels"
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/sharedStrings"
+    parts[relations] = parts[relations].replace(
+        b"</Relationships>",
+        f'<Relationship Id="rId9" Type="{kind}" Target="{target}"/></Relationships>'.encode(),
+    )
+    parts[f"xl/{target.lower()}"] = parts.pop("xl/sharedStrings.xml")
+    assert "Optode" in (parse(zipped(parts)).text or "")
+
+
+def test_a_long_text_of_several_cells_is_whole_in_each() -> None:
+    long = "The mooring line must be inspected. " * 40 + "ENDMARK"
+    rows = [cell(str(number)) + cell("0", t="s") for number in range(3)]
+    parsed = parse(xlsx({"S": rows}, strings=[f"<t>{long}</t>"]))
+    assert (parsed.text or "").count("ENDMARK") == 3
+    assert not parsed.warnings
+    many = parse(xlsx({"S": [cell("0", t="s")] * 1_000}, strings=[f"<t>{long}</t>"]))
+    assert many.warnings == ("654 cells with a long text that others have are shortened",)
+    assert "…" in (many.text or "")

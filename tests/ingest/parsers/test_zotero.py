@@ -121,7 +121,7 @@ def test_a_database_with_a_write_ahead_log(tmp_path: Path) -> None:
 def test_other_databases() -> None:
     assert not ZoteroParser().accepts(Source("other.sqlite", database()))
     for data in (b"SQLite format 3\0", database("CREATE TABLE x (y)"), database()[:5000]):
-        with pytest.raises(Unreadable, match="not a library of Zotero"):
+        with pytest.raises(Unreadable, match="not a Zotero library"):
             ZoteroParser().parse(Source("zotero.sqlite", data))
 
 
@@ -132,3 +132,48 @@ def test_an_empty_library() -> None:
 
 def test_damaged_files() -> None:
     check_survives(ZoteroParser(), "zotero.sqlite", database())
+
+
+def test_notes_and_attachments_without_a_work() -> None:
+    more = """
+    INSERT INTO itemTypes VALUES (94, 'note'), (95, 'attachment'), (96, 'annotation');
+    INSERT INTO items (itemID, itemTypeID, dateAdded, key) VALUES
+        (910, 94, '2024-01-01', 'NOTE0001'), (912, 95, '2024-01-01', 'ATT00002'),
+        (913, 94, '2024-01-01', 'NOTE0003'), (914, 94, '2024-01-01', 'NOTE0004');
+    INSERT INTO itemNotes (itemID, parentItemID, note) VALUES
+        (910, NULL, '<p>Ideas</p><p>a lighter keel</p>'), (913, 912, '<p>of the file</p>'),
+        (914, NULL, '<p>thrown away</p>');
+    INSERT INTO itemAttachments (itemID, parentItemID, path) VALUES (912, NULL, 'storage:scan.pdf');
+    INSERT INTO itemAnnotations (itemID, parentItemID, type, text, comment, pageLabel, sortIndex)
+        VALUES (920, 912, 1, 'marked', 'remark', '5', '1');
+    INSERT INTO deletedItems VALUES (914);
+    """
+    parsed = ZoteroParser().parse(Source("zotero.sqlite", database(SCHEMA + ITEMS + more)))
+    text = parsed.text or ""
+    assert "# Ideas\n\na lighter keel" in text
+    assert "# scan.pdf\n\nzotero://select/library/items/ATT00002\n\n> of the file" in text
+    assert "p. 5: marked\n— remark" in text
+    assert "thrown away" not in text
+
+
+def test_views_are_not_read() -> None:
+    """A view in place of a table can be an endless query."""
+    view = "DROP TABLE tags; CREATE VIEW tags AS SELECT 1 AS tagID, 'x' AS name;"
+    with pytest.raises(Unreadable, match="not a Zotero library"):
+        ZoteroParser().parse(Source("zotero.sqlite", database(SCHEMA + ITEMS + view)))
+
+
+@pytest.mark.parametrize("part", ["", "zotero.sqlite"])
+def test_changes_in_a_log_are_reported(kb: KnowledgeBase, tmp_path: Path, part: str) -> None:
+    folder = tmp_path / "Zotero"
+    folder.mkdir()
+    (folder / "zotero.sqlite").write_bytes(database())
+    assert kb.ingest(folder / part).warnings == ()
+    (folder / "zotero.sqlite-wal").write_bytes(b"")
+    assert kb.ingest(folder / part).warnings == ()
+    for suffix in ("-wal", "-journal"):
+        (folder / f"zotero.sqlite{suffix}").write_bytes(b"new")
+        (warning,) = kb.ingest(folder / part).warnings
+        assert warning.path == "Zotero/zotero.sqlite"
+        assert "close Zotero" in warning.reason
+        (folder / f"zotero.sqlite{suffix}").unlink()

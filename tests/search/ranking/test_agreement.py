@@ -19,7 +19,7 @@ def test_lists_that_share_some_count_in_full() -> None:
 
 
 def test_a_list_that_no_other_supports() -> None:
-    """Such as the list of a model whose results are noise."""
+    """An example is the list of a model whose results are noise."""
     lists = {"lexical": list(range(20)), "dense": list(range(100, 120)), "sparse": list(range(20))}
     found = weigh_by_agreement(BASE, lists)
     assert found.weights["lexical"] == BASE["lexical"]

@@ -89,7 +89,8 @@ def test_a_kind_without_a_weight_counts_once() -> None:
 
 
 def test_factors_of_a_document(kb: KnowledgeBase) -> None:
-    """By their names, in the order of `BOOSTS`, with the weights and the half-life that are set."""
+    """The factors have names, are in the order of `BOOSTS`, and use the given weights and
+    half-life."""
     document = replace(kb.add("note", kind="lesson"), access_count=9, doc_path=f"lib/{daily(14)}")
     plain = Boosts(BOOSTS).factors(document, TODAY)
     assert list(plain) == ["type", "access", "decay"]

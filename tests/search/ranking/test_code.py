@@ -4,7 +4,7 @@ import pytest
 
 from kb.search.pipeline import FusionStage
 from kb.search.query.analysis import analyze
-from kb.search.ranking.code import are_code, is_code, weigh_for_code
+from kb.search.ranking.code import are_code, has_code_name, is_code, weigh_for_code
 from kb.search.ranking.fusion import Fusion
 from kb.search.retrievers.base import Candidates
 from kb.types import ScoredChunk
@@ -16,6 +16,20 @@ FUNCTION = """def moor(boat, berth=None):
     return berth.tie(rope) if berth else None"""
 PROSE = """A boat is moored with two ropes (three in a storm). The harbour office keeps the keys of
 all berths; ask there in the morning, before the first boats leave."""
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Promise.prototype.catch()", True),
+        ("<blend-mode> example", True),
+        ("what is max_size", True),
+        ("how do I sort a list", False),
+        ("compile a program for use in C++", False),
+    ],
+)
+def test_names_in_a_query(query: str, expected: bool) -> None:
+    assert has_code_name(query) is expected
 
 
 def test_is_code() -> None:
@@ -43,7 +57,7 @@ def test_no_passages_are_not_code() -> None:
 def test_weighted_terms_do_not_count() -> None:
     weighed = weigh_for_code(WEIGHTS)
     assert weighed.weights == {"lexical": 0.2, "dense": 0.5, "sparse": 0.0}
-    assert weighed.rules == ("the nearest passages are code: weighted terms times 0",)
+    assert weighed.rules == ("the nearest passages are code: weighted terms are ignored",)
 
 
 def test_word_match_does_not_apply_to_code() -> None:

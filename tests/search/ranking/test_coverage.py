@@ -1,4 +1,4 @@
-"""Weights of lists whose vectors are being made."""
+"""Weights of lists whose vectors are being computed."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def lists_of(score: st.SearchStrategy[float]) -> st.SearchStrategy[list[RankedLi
     )
 
 
-# --- what holds for all of them -------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 
 @every_fusion
@@ -118,7 +118,7 @@ def test_an_empty_list_changes_no_order(
     fused = fuse([alone, RankedList(empty)])
     ranks = {one.chunk_id: one.score for one in alone.ranked}
     ordered = [ranks[one.chunk_id] for one in fused]
-    # Scores that differ by less than the arithmetic may tie, and ties go by chunk id.
+    # Scores that differ by less than rounding errors may tie, and ties are ordered by chunk id.
     assert all(one >= other - 1e-9 for one, other in pairwise(ordered))
 
 
@@ -214,7 +214,7 @@ def test_all_weights_zero() -> None:
 
 
 def test_a_word_that_only_one_chunk_has_counts() -> None:
-    """It is not as good as all others because the list has no other score to compare with."""
+    """The list has a single score, but the chunk still ranks above those that lack the word."""
     words = listed("lexical", {7: 0.8}, absent="zero")
     meaning = listed("dense", {number: 0.5 + number / 1000 for number in range(1, 50)})
     assert convex_sum([words, meaning])[0].chunk_id == 7
@@ -238,7 +238,7 @@ def test_a_list_that_was_cut_may_have_gone_on() -> None:
     words = listed("lexical", {1: 0.9, 2: 0.8}, absent="half")
     meaning = listed("dense", {3: 0.9, 1: 0.5, 2: 0.5})
     fused = scores_of(convex_sum([words, meaning], "minmax"))
-    assert fused[3] == pytest.approx(0.5)  # 2 of 2 to 9 by words: the least
+    assert fused[3] == pytest.approx(0.5)  # 2 on a scale from 2 to 9 by words: the lowest
 
 
 def test_known_scores_count_as_if_they_had_been_found() -> None:
@@ -278,7 +278,7 @@ def test_an_unknown_normalization_is_refused() -> None:
     assert "zscore, minmax" in error.value.hint
 
 
-# --- by numbers -----------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def logistic(value: float) -> float:
@@ -286,13 +286,15 @@ def logistic(value: float) -> float:
 
 
 def test_zscores_by_hand() -> None:
-    """By words 1 and 3 (spread), by meaning 3 and 1: each a standard deviation from the mean."""
+    """The scores are 1 and 3 by words (after spreading), 3 and 1 by meaning. Each is one standard
+    deviation from the mean."""
     words = listed("lexical", {1: 0.5, 2: 0.75}, weight=0.25)
     meaning = listed("dense", {1: 3.0, 2: 1.0}, weight=0.75)
     expected = {1: pytest.approx(logistic(0.5)), 2: pytest.approx(logistic(-0.5))}
     assert scores_of(convex_sum([words, meaning])) == expected
     assert scores_of(Fusion("convex")([words, meaning])) == expected
-    heavier = [replace(words, weight=0.5), replace(meaning, weight=1.5)]  # shares count alone
+    # Only the proportions count.
+    heavier = [replace(words, weight=0.5), replace(meaning, weight=1.5)]
     assert scores_of(convex_sum(heavier)) == expected
 
 
@@ -369,7 +371,7 @@ def test_a_flat_list_by_zscore_is_in_the_middle() -> None:
 
 
 def test_sparse_scores_are_bent_and_negative_ones_are_nothing() -> None:
-    """As in the weighted sum: from 0 to 1."""
+    """In the weighted sum, scores are from 0 to 1."""
     sparse = listed("sparse", {1: 3.0, 2: -3.0}, weight=1.0)
     assert scores_of(weighted_sum([sparse])) == {1: 0.75, 2: 0.0}
     dense = listed("dense", {1: 0.8, 2: -0.8}, weight=0.5)
@@ -402,7 +404,7 @@ def test_ties_rank_candidates_without_words_last() -> None:
     assert [one.chunk_id for one in rrf([meaning, words])] == [7, 8, 9, 1]
 
 
-# --- as a profile says it -------------------------------------------------------------------------
+# --- profiles -------------------------------------------------------------------------------------
 
 
 def test_names() -> None:

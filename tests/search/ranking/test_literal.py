@@ -1,4 +1,4 @@
-"""Passages that hold the query literally: what counts as evidence, and what it changes."""
+"""Passages that contain the query literally: what counts as evidence, and what it changes."""
 
 from __future__ import annotations
 

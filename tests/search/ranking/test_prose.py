@@ -31,7 +31,7 @@ def test_sentences_are_told_from_lists() -> None:
 def test_the_explanation_comes_before_the_list_of_its_document() -> None:
     documents = {1: 10, 2: 20, 3: 10, 4: 10}
     prose = {1: False, 2: False, 3: True, 4: True}
-    assert ids(put_prose_first(ranked(1, 2, 3, 4), documents, prose)) == [3, 2, 1, 4]
+    assert ids(put_prose_first(ranked(1, 2, 3, 4), documents, prose)) == [3, 2, 4, 1]
 
 
 def test_other_passages_keep_their_places() -> None:

@@ -57,11 +57,12 @@ def test_words_count_alone_while_there_is_no_vector() -> None:
     none = Signals(3.0, 0.2, 0.0, 0.0, 400)
     assert (estimate(every, None) or 0) > 0.9
     assert estimate(none, None) == pytest.approx(0.0, abs=0.05)
-    assert estimate(every, "kb-mini") == estimate(every, None)  # no cosine: the model is no matter
+    # No cosine: the model does not matter.
+    assert estimate(every, "kb-mini") == estimate(every, None)
 
 
 def test_more_words_of_equal_weight_are_more_evidence() -> None:
-    """Ten words of which five match tell more than two of which one does."""
+    """Five matches out of ten words are stronger evidence than one out of two."""
     few = Signals(1.0, 1.0, 0.5, 1.0, 400)
     many = Signals(1.0, 1.0, 0.5, 5.0, 400)
     assert (estimate(many, None) or 0) > (estimate(few, None) or 1)
@@ -92,7 +93,7 @@ def test_cosines_of_the_bundled_model_are_calibrated() -> None:
 
 
 def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None:
-    """The scale of an encoder that nobody calibrated does not matter."""
+    """The scale of an encoder that is not calibrated does not matter."""
     high, low = (
         Signals(3.0, 1.0, 0.5, 2.0, 400, 0.30 + shift, 0.10 + shift) for shift in (0.0, 0.6)
     )

@@ -147,7 +147,7 @@ def test_no_place_is_farther_than_the_logistic_function_reaches() -> None:
 
 
 def test_later_candidates_are_on_the_scale_of_the_fused_scores() -> None:
-    """And never above the least score before it."""
+    """Their scores never exceed the lowest score before them."""
     found = blend_scores(ranked([3.0, 2.0, 1.0]), scored([1.0, 2.0, 3.0]), 0.5)
     others = [ScoredChunk(7, 9.0, 4), ScoredChunk(8, 0.0, 5), ScoredChunk(9, -1.0, 6)]
     later = found.below(others, 0.4)

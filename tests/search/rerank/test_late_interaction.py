@@ -18,6 +18,7 @@ from kb.errors import ModelBroken
 from kb.index import token_codes
 from kb.search.query.query_encoder import QueryEncoder
 from kb.search.rerank.late_interaction import Colbert, maxsim
+from kb.search.results.hits import CandidateCache
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, TokenVectors
 from tests.models.weightless import Weightless
@@ -41,7 +42,7 @@ def directions(count: int, dimension: int, seed: int) -> TokenVectors:
 def test_by_hand() -> None:
     query = rows((1.0, 0.0), (0.0, 1.0))
     found = maxsim(query, {
-        7: rows((1.0, 0.0), (0.6, 0.8)),  # the first finds itself, the second .8
+        7: rows((1.0, 0.0), (0.6, 0.8)),  # the first has a cosine of 1, the second of .8
         5: rows((-1.0, 0.0)),  # -1 and 0
         9: rows((0.0, 1.0), (1.0, 0.0), (0.0, -1.0)),
     })  # fmt: skip
@@ -78,7 +79,7 @@ def test_a_passage_in_any_company() -> None:
     )
 
 
-# A passage of 190 tokens of 64 dimensions, as kb-mini gives them.
+# A passage of 190 tokens of 64 dimensions, as kb-mini returns them.
 COST_BYTES = {"1-bit": 1_527, "2-bit": 3_047, "int8": 12_167, "float16": 24_327}
 
 
@@ -153,8 +154,12 @@ class Tokens:
 STORED = StoredModel(7, "weightless", "1", 64, ready=3, pending=0, failed=0)
 
 
-def reranker(tokens: dict[int, TokenVectors], encoder: Weightless, **said: Any) -> Colbert:
-    return Colbert(cast(Any, Tokens(tokens)), QueryEncoder(lambda: encoder), STORED, **said)
+def reranker(encoder: Weightless, **said: Any) -> Colbert:
+    return Colbert(QueryEncoder(lambda: encoder), STORED, **said)
+
+
+def cache_of(tokens: dict[int, TokenVectors]) -> CandidateCache:
+    return CandidateCache(cast(Any, Tokens(tokens)))
 
 
 def tokens_of(*words: str) -> TokenVectors:
@@ -163,7 +168,6 @@ def tokens_of(*words: str) -> TokenVectors:
     return made
 
 
-NO_SHELF = cast(Any, None)
 STORED_TOKENS = {
     1: tokens_of("harbour", "keys"), 2: tokens_of("boat"), 3: TokenVectors(16, array("f")),
 }  # fmt: skip
@@ -172,36 +176,38 @@ STORED_TOKENS = {
 def test_passages_are_compared_by_what_the_store_has_of_them() -> None:
     """Passages without tokens get no score; passages without vectors are left out."""
     store = Tokens(STORED_TOKENS)
-    colbert = Colbert(cast(Any, store), QueryEncoder(Weightless), STORED)
-    found = colbert.scores("harbour keys", [1, 2, 3, 4], NO_SHELF)
+    colbert, cache = reranker(Weightless()), CandidateCache(cast(Any, store))
+    found = colbert.scores("harbour keys", [1, 2, 3, 4], cache)
     expected = maxsim(
         tokens_of("harbour", "keys"), {chunk: STORED_TOKENS[chunk] for chunk in (1, 2)}
     )
     assert found == {**expected, 3: None}
     assert expected[1] == pytest.approx(1.0)
     assert store.asked == [(7, [1, 2, 3, 4])]
+    assert set(cache.token_vectors(7, [4, 2, 5])) == {2}  # reads only what it has not read
+    assert store.asked[1:] == [(7, [5])]
 
 
 def test_passages_that_will_never_have_any_are_not_left_out() -> None:
-    colbert = reranker(STORED_TOKENS, Weightless(), kept=False)
-    assert set(colbert.scores("harbour keys", [1, 2, 3, 4], NO_SHELF)) == {1, 2, 3, 4}
-    assert colbert.scores("harbour keys", [3, 4], NO_SHELF) == {3: None, 4: None}
+    colbert, cache = reranker(Weightless(), kept=False), cache_of(STORED_TOKENS)
+    assert set(colbert.scores("harbour keys", [1, 2, 3, 4], cache)) == {1, 2, 3, 4}
+    assert colbert.scores("harbour keys", [3, 4], cache) == {3: None, 4: None}
 
 
 def test_it_is_what_the_store_has_a_model_of() -> None:
-    colbert = reranker({}, Weightless(), scripts=("Latin",))
+    colbert = reranker(Weightless(), scripts=("Latin",))
     assert (colbert.name, colbert.model, colbert.scripts) == ("colbert", "weightless", ("Latin",))
-    assert reranker({}, Weightless()).scripts == ()
+    assert reranker(Weightless()).scripts == ()
 
 
 def test_the_query_is_encoded_before_anything_is_read() -> None:
     encoder = Weightless()
-    colbert = reranker(STORED_TOKENS, encoder)
+    colbert = reranker(encoder)
     colbert.load()
     assert len(encoder.calls) == 1
     colbert.prepare("harbour keys")
     assert encoder.calls[1:] == [("harbour keys",)]
-    colbert.scores("harbour keys", [1], NO_SHELF)
+    colbert.scores("harbour keys", [1], cache_of(STORED_TOKENS))
     assert len(encoder.calls) == 2  # it was encoded once
 
 
@@ -212,7 +218,7 @@ def test_a_query_without_token_vectors(tokens: TokenVectors | None) -> None:
             return [replace(one, tokens=tokens) for one in super().encode(texts, **asked)]
 
     with pytest.raises(ModelBroken) as error:
-        reranker(STORED_TOKENS, Without()).prepare("harbour")
+        reranker(Without()).prepare("harbour")
     if tokens is not None:
         assert error.value.message == "weightless returned no token vectors for the query"
         assert error.value.hint == "see: kb models"
@@ -221,7 +227,7 @@ def test_a_query_without_token_vectors(tokens: TokenVectors | None) -> None:
 def test_vectors_of_another_width_are_refused() -> None:
     stored = {1: TokenVectors(8, array("f", [1.0, *[0.0] * 7]))}
     with pytest.raises(ModelBroken) as error:
-        reranker(stored, Weightless()).scores("harbour", [1], NO_SHELF)
+        reranker(Weightless()).scores("harbour", [1], cache_of(stored))
     assert error.value.message == "token vectors of 8 dimensions, and a query of 16"
     assert error.value.hint == "create them again with: kb embed --anew"
 
@@ -229,11 +235,11 @@ def test_vectors_of_another_width_are_refused() -> None:
 def test_a_model_that_failed_the_exam_by_its_dense_vectors_is_unfit() -> None:
     failed = replace(STORED, marks=(ExamMark("dense", "Latin", 1, 10),))
     encodings = QueryEncoder(Weightless)
-    told = Colbert(cast(Any, Tokens({})), encodings, failed).unfit("harbour keys")
+    told = Colbert(encodings, failed).unfit("harbour keys")
     assert told.startswith("weightless failed kb's exam")
-    assert reranker({}, Weightless()).unfit("harbour keys") == ""
+    assert reranker(Weightless()).unfit("harbour keys") == ""
     sparse = replace(STORED, marks=(ExamMark("sparse", "Latin", 1, 10),))
-    assert Colbert(cast(Any, Tokens({})), encodings, sparse).unfit("harbour keys") == ""
+    assert Colbert(encodings, sparse).unfit("harbour keys") == ""
 
 
 def test_nothing_to_compare() -> None:

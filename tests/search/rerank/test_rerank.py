@@ -33,7 +33,7 @@ def judge() -> WordJudge:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of passages that words, vectors and the judge rank differently; made once."""
+    """A store of passages that words, vectors and the judge rank differently; created once."""
     folder = tmp_path_factory.mktemp("made")
     root = folder / "lib"
     root.mkdir()
@@ -60,7 +60,7 @@ def shelf(
 QUERY = "harbour keys boat3"
 TWO_WAY = {"retrievers": "lexical,dense"}
 BLEND = {"rerank_blend": 0.5}
-ALWAYS = {"default": BLEND, "notes": BLEND}  # the automatic blend has tests of its own
+ALWAYS = {"default": BLEND, "notes": BLEND}  # the automatic blend has separate tests
 COLBERT = {"default": {"rerank": "colbert", **BLEND}}
 
 
@@ -78,7 +78,7 @@ def ask(kb: KnowledgeBase, **options: Any) -> Response:
     return found
 
 
-# --- what it does ---------------------------------------------------------------------------------
+# --- behavior -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["colbert", "cross-encoder"])
@@ -167,7 +167,7 @@ def test_a_threshold_applies_to_the_displayed_scores(shelf: KnowledgeBase) -> No
     assert 0 < len(cut.hits) < 150
 
 
-# --- switched on and off --------------------------------------------------------------------------
+# --- enabled and disabled -------------------------------------------------------------------------
 
 
 def test_off_is_off(shelf: KnowledgeBase, judge: WordJudge) -> None:
@@ -226,7 +226,7 @@ def test_a_request_that_is_refused(wrong: dict[str, object]) -> None:
         wire.read_request({"query": "x", **wrong})
 
 
-# --- what fails -----------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["raises", "nan", "short"])
@@ -288,7 +288,7 @@ def test_a_missing_model(kb: KnowledgeBase, tmp_path: Path) -> None:
         with KnowledgeBase(kb.path, encoder="none", judge="none") as opened:
             found = opened.search("harbour", rerank=name)
             assert degraded(found) == [("rerank", reason)]
-            # A profile that would rerank if it could: what was switched off is not missed.
+            # A profile that would rerank if it could: a disabled reranker is not reported.
             quiet = opened.search("harbour", profile="research")
             assert [part for part in quiet.degraded if part.part == "rerank"] == []
     with KnowledgeBase(kb.path, encoder="none", judge=str(tmp_path / "nowhere")) as opened:
@@ -372,7 +372,8 @@ def test_a_budget_that_is_enough_changes_nothing(
     shelf: KnowledgeBase, judge: WordJudge, watch: Watch
 ) -> None:
     whole = ask(shelf, rerank="cross-encoder")
-    assert ask(shelf, rerank="cross-encoder", budget_ms=1).hits == whole.hits  # the watch stands
+    # The clock does not move.
+    assert ask(shelf, rerank="cross-encoder", budget_ms=1).hits == whole.hits
     assert len(judge.read) == 200
 
 
@@ -422,7 +423,8 @@ def test_encoding_the_query_counts_in_the_budget(
     assert ids(found) == ids(ask(shelf, mode="lexical", top=100))[:10]
     assert len(texts) == 2
     assert texts[1] == QUERY
-    assert ask(shelf, mode="lexical", rerank="colbert", budget_ms=30).degraded == ()  # it is known
+    # The encoding is cached.
+    assert ask(shelf, mode="lexical", rerank="colbert", budget_ms=30).degraded == ()
 
 
 # --- nothing to compare ---------------------------------------------------------------------------

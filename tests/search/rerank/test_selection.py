@@ -17,6 +17,7 @@ from kb.search.rerank.cross_encoder import CrossEncoder
 from kb.search.rerank.late_interaction import Colbert
 from kb.search.rerank.selection import RerankerSelector
 from kb.search.rerank.stage import RerankStage
+from kb.search.results.hits import CandidateCache
 from kb.search.retrievers.availability import ActiveModel
 from kb.store.model_rows import ATTEMPTS
 from kb.store.sqlite.store import SqliteStore
@@ -64,7 +65,7 @@ def stage(
     encoders = source or (lambda: encoder)
     kept = {"keeps_tokens": asked.pop("keeps_tokens")} if "keeps_tokens" in asked else {}
     judges = source or (lambda: judge)
-    rerankers = RerankerSelector(store, QueryEncoder(encoders), judges, **kept)
+    rerankers = RerankerSelector(QueryEncoder(encoders), judges, **kept)
     options: dict[str, Any] = {"explicit": False, "profile_named": False, "budget_ms": None}
     return rerankers.stage(profile, ActiveModel(store, encoders), **(options | asked))
 
@@ -97,7 +98,7 @@ def test_colbert_by_the_vectors_of_the_store(store: SqliteStore) -> None:
     assert found.reranker.model == "weightless"
     assert (found.name, found.candidates, found.blend) == ("colbert", 100, 0.5)
     assert found.budget_ms is None
-    scores = found.reranker.scores("harbour", [1, 2], None)  # type: ignore[arg-type]  # unread
+    scores = found.reranker.scores("harbour", [1, 2], CandidateCache(store))
     assert set(scores) == {1}  # the other one will have token vectors later
 
 
@@ -119,18 +120,18 @@ def test_an_expression_is_reported_without_a_lexical_retriever(store: SqliteStor
 
 def test_token_vectors_that_are_no_longer_stored(store: SqliteStore, tmp_path: Path) -> None:
     """Passages that have them are compared; others are not reported. If no passage has any,
-    reranking is switched off."""
+    reranking is disabled."""
     found = stage(store, COLBERT, Weightless(), keeps_tokens=False)
     assert found is not None
     assert found.reranker is not None
-    assert found.reranker.scores("harbour", [1, 2], None)[2] is None  # type: ignore[arg-type]
+    assert found.reranker.scores("harbour", [1, 2], CandidateCache(store))[2] is None
     bare = SqliteStore(tmp_path / "bare.sqlite")
     put(bare, "a.md", "harbour keys")
     (made,) = Weightless().encode(["harbour keys"])
     write_vectors(bare, bare.vectors.use_model(Weightless().spec).model_id, [(1, made)])
     assert stage(bare, COLBERT, Weightless(), keeps_tokens=False) is None
     asked = stage(bare, COLBERT, Weightless(), keeps_tokens=False, explicit=True)
-    assert why(asked) == ("no_model", "token vectors are switched off")
+    assert why(asked) == ("no_model", "token vectors are disabled")
     later = stage(bare, COLBERT, Weightless())
     assert later is not None
     assert later.reranker is not None
@@ -141,7 +142,7 @@ def test_token_vectors_that_are_no_longer_stored(store: SqliteStore, tmp_path: P
 def test_a_disabled_model_is_reported_only_if_requested(store: SqliteStore, named: bool) -> None:
     assert stage(store, CROSS_ENCODER, profile_named=named) is None
     asked = stage(store, CROSS_ENCODER, profile_named=named, explicit=True)
-    assert why(asked) == ("no_model", "the judge is switched off")
+    assert why(asked) == ("no_model", "the judge is disabled")
 
 
 def test_an_encoder_that_is_switched_off(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_an_encoder_that_is_switched_off(tmp_path: Path) -> None:
     empty.create()
     assert stage(empty, COLBERT, None, profile_named=True) is None
     asked = stage(empty, COLBERT, None, explicit=True)
-    assert why(asked) == ("no_model", "the encoder is switched off")
+    assert why(asked) == ("no_model", "the encoder is disabled")
     empty.close()
 
 

@@ -87,13 +87,13 @@ def order(found: RerankResult) -> list[int]:
     return [one.chunk_id for one in found.ranked]
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def test_the_first_candidates_are_read_and_sorted() -> None:
     reader = Reader({10: 1.0, 11: 3.0, 12: 2.0, 13: 9.0})
     found, facts = run(reader)
-    assert order(found) == [11, 12, 10, 13]  # the fourth was no candidate
+    assert order(found) == [11, 12, 10, 13]  # the fourth was not a candidate
     assert reader.slices == [(10, 11, 12)]
     assert reader.calls == ["load", "prepare harbour keys", "read harbour keys"]
     assert found.scores == {10: 1.0, 11: 3.0, 12: 2.0}
@@ -124,14 +124,15 @@ def test_nothing_known_leaves_the_fused_order() -> None:
 
 
 def test_unread_candidates_are_never_above_read_ones() -> None:
-    """Even if the fourth has the same fused score as the third, which the reranker raised."""
+    """This holds even if the fourth has the same fused score as the third, which the reranker
+    raised."""
     ranked = [*FUSED[:3], ScoredChunk(13, 0.7, 4)]
     found, _ = run(Reader({10: 1.0, 11: 3.0, 12: 2.9}), ranked=ranked)
     assert order(found) == [11, 12, 10, 13]
     assert found.ranked[3].score == found.ranked[2].score
 
 
-# --- what is not read -----------------------------------------------------------------------------
+# --- unread candidates ----------------------------------------------------------------------------
 
 
 def test_without_a_reader_the_reason_is_named() -> None:
@@ -301,7 +302,7 @@ def test_repr_of_a_stage() -> None:
     )
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def hit(chunk_id: int, score: float) -> Hit:
@@ -409,7 +410,7 @@ def test_a_cross_encoder_is_its_judge() -> None:
     assert (reranker.name, reranker.model) == ("cross-encoder", "word-judge")
     assert reranker.scripts == ("Latin",)
     assert reranker.unfit("anything") == ""
-    reranker.load()  # a judge that cannot be loaded by itself
+    reranker.load()  # a judge without a `load` method
     loaded = []
 
     class Loading(ModelTraits, WordJudge):

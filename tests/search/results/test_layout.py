@@ -100,7 +100,7 @@ def test_units_are_in_order_and_cover_the_text(text: str, by_lines: bool) -> Non
 
 @given(st.text(max_size=200))
 def test_no_word_is_lost_or_added(text: str) -> None:
-    """Except on the lines that open and close a fenced block."""
+    """The lines that open and close a fenced block are an exception."""
     if "```" not in text and "~~~" not in text:
         words = [word for word in text.split() if any(map(str.isalnum, word))]
         assert [word for word in lay_out(text).text.split() if any(map(str.isalnum, word))] == words

@@ -124,7 +124,7 @@ class TestCoverage:
 
 
 class TestMemory:
-    """The least score of the profile `memory` [003] acts on half of the relevance, too."""
+    """The minimum score of the profile `memory` [003] also applies to half of the relevance."""
 
     @pytest.fixture
     def memory(self, tmp_path: Path) -> Iterator[KnowledgeBase]:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import KnowledgeBase
-from kb.search.results.layout import lay_out
-from kb.search.results.token_similarity import token_starts, unit_similarity
+from kb.search.results.layout import Layout, lay_out
+from kb.search.results.token_similarity import EmbeddedPassage, token_starts, unit_similarities
 from kb.types import Encoding, TokenVectors
 from tests.models.weightless import Weightless
 
@@ -27,18 +27,37 @@ EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 
 def test_the_nearest_sentence_has_the_highest_value() -> None:
     layout = lay_out("One two. Six seven.")
-    near = unit_similarity(vectors(EAST), vectors(NORTH, NORTH, NORTH, EAST), layout.text, layout)
+    tokens = vectors(NORTH, NORTH, NORTH, EAST)
+    passage = EmbeddedPassage(tokens, layout.text, layout)
+    (near,) = unit_similarities(vectors(EAST), [passage])
     assert list(near) == pytest.approx([0.0, 1.0])
 
 
 def test_headings_before_the_passage_are_skipped() -> None:
     layout = lay_out("One two. Six seven.")
-    assert token_starts("A title › part\nOne two. Six seven.", layout, 7) == [3, 5]
+    assert starts_of("A title › part\nOne two. Six seven.", layout, 7) == [3, 5]
+
+
+def starts_of(embedded: str, layout: Layout, count: int) -> list[int]:
+    tokens = vectors(*[EAST] * count)
+    (starts,) = token_starts([EmbeddedPassage(tokens, embedded, layout)])
+    return starts
+
+
+def test_passages_are_counted_apart() -> None:
+    texts = ["One two. Six internationalization.", "Ça naïveté. Été", "日本語。 検索する", "a"]
+    passages = [
+        EmbeddedPassage(vectors(*[EAST] * 9), f"T › u\n{text}", lay_out(text)) for text in texts
+    ]
+    apart = [starts_of(each.embedded, each.layout, 9) for each in passages]
+    assert token_starts(passages) == apart == [[2, 4], [4, 7], [4, 7], [6]]
 
 
 def test_without_vectors_nothing_is_near() -> None:
     layout = lay_out("One two.")
-    assert unit_similarity(vectors(EAST), TokenVectors(2, array("f")), layout.text, layout) == ()
+    passage = EmbeddedPassage(TokenVectors(2, array("f")), layout.text, layout)
+    assert unit_similarities(vectors(EAST), [passage]) == [()]
+    assert unit_similarities(vectors(EAST), []) == []
 
 
 @given(
@@ -48,7 +67,7 @@ def test_without_vectors_nothing_is_near() -> None:
 )
 def test_starts_are_positions_in_order(text: str, heading: str, count: int) -> None:
     layout = lay_out(text)
-    starts = token_starts(f"{heading}\n{text}", layout, count)
+    starts = starts_of(f"{heading}\n{text}", layout, count)
     assert len(starts) == len(layout.units)
     assert starts == sorted(starts)
     assert all(0 <= start < count for start in starts)

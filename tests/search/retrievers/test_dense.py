@@ -73,7 +73,7 @@ def latin(tmp_path: Path) -> Iterator[KnowledgeBase]:
 TWO_WAY = {"retrievers": "lexical,dense", "rerank": "none"}
 
 
-# --- as it should be ------------------------------------------------------------------------------
+# --- success --------------------------------------------------------------------------------------
 
 
 def test_meaning_and_words_are_fused(hybrid: KnowledgeBase) -> None:
@@ -185,7 +185,7 @@ def test_a_ready_made_vector_needs_no_encoder(hybrid: KnowledgeBase) -> None:
                 kb.search_vector(embedding=bad)
 
 
-# --- and as it may be -----------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_switched_off_without_vectors_is_keyword_search_by_choice(kb: KnowledgeBase) -> None:
@@ -220,7 +220,7 @@ def test_sqlite_vec_cannot_be_loaded(
         (told,) = kb.search("harbour keys").degraded
         assert told.reason == "fallback"
         assert str(told.detail).startswith("sqlite-vec has no table of these vectors yet (kb embed")
-        kb.embed()  # nothing is left, but the table
+        kb.embed()  # only the table is missing
         found = kb.search("harbour keys")
         assert (titles(found), found.degraded) == (expected, ())
     monkeypatch.setattr("kb.store.sqlite.vec0.load", lambda _: False)
@@ -248,7 +248,7 @@ def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
     with KnowledgeBase(hybrid.path, encoder="none") as kb:
         found = kb.search("harbour keys")
         assert titles(found) == ["keys", "boat"]
-        assert found.degraded == of_all("no_model", "the encoder is switched off")
+        assert found.degraded == of_all("no_model", "the encoder is disabled")
         assert kb.status()["vectors"]["state"] == "no_model"
 
 
@@ -316,7 +316,7 @@ def test_vectors_that_are_pending(hybrid: KnowledgeBase, encoder: Failing) -> No
     found = hybrid.search("harbour keys")
     assert titles(found) == ["keys", "boat"]
     assert found.degraded == of_all("pending", 3)
-    assert encoder.calls == []  # nothing to ask it for
+    assert encoder.calls == []  # nothing to encode
     assert hybrid.status()["vectors"]["pending"] == 3
     hybrid.embed(limit=2)
     found = hybrid.search("flour")
@@ -399,14 +399,14 @@ def test_a_damaged_lexical_index_leaves_the_vectors(hybrid: KnowledgeBase) -> No
         assert [(one.part, one.reason) for one in found.degraded] == [("lexical", "failed")]
 
 
-# --- what a model can read ------------------------------------------------------------------------
+# --- scripts and languages ------------------------------------------------------------------------
 
 FOREIGN = Degraded("dense", "language", "weightless reads Latin script")
 
 
 @pytest.mark.parametrize("profile", ["default", "notes", "memory", "research"])
 def test_a_script_that_the_model_does_not_read(latin: KnowledgeBase, profile: str) -> None:
-    """As with words only: the other list would be noise."""
+    """The results are those of a lexical search: the other list would be noise."""
     foreign = tuple(replace(FOREIGN, part=part) for part in by_model(profile))
     found = latin.search("超级碗在哪里", profile=profile)
     validate(wire.response(found))
@@ -460,7 +460,7 @@ def test_a_malformed_expression_is_one_in_every_mode(hybrid: KnowledgeBase) -> N
         assert hybrid.search("'harbour AND boat'", mode=mode).hits
 
 
-# --- vectors that callers bring -------------------------------------------------------------------
+# --- vectors from callers -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

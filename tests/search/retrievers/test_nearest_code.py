@@ -16,22 +16,24 @@ NOTES = [f"A boat with {n} ropes is moored before the storm comes." for n in ran
 
 
 @pytest.mark.parametrize(
-    ("texts", "settings", "found"),
+    ("query", "texts", "settings", "found"),
     [
-        (FUNCTIONS, {}, True),
-        (NOTES, {}, False),
-        (FUNCTIONS, {"word_match": False}, False),
-        (FUNCTIONS, {"retrievers": ["lexical", "dense"]}, False),
+        (QUERY, FUNCTIONS, {}, True),
+        ("moor_boat(boat)", FUNCTIONS, {}, False),
+        ("Boat.prototype.moor", FUNCTIONS, {}, False),
+        (QUERY, NOTES, {}, False),
+        (QUERY, FUNCTIONS, {"word_match": False}, False),
+        (QUERY, FUNCTIONS, {"retrievers": ["lexical", "dense"]}, False),
     ],
 )
 def test_weighted_terms_among_code(
-    tmp_path: Path, texts: list[str], settings: dict[str, object], found: bool
+    tmp_path: Path, query: str, texts: list[str], settings: dict[str, object], found: bool
 ) -> None:
     with KnowledgeBase(tmp_path / "kb.sqlite", encoder=Weightless()) as kb:
         for text in texts:
             kb.add(text)
         kb.embed()
-        explain = kb.search(QUERY, explain=True, settings=settings).explain
+        explain = kb.search(query, explain=True, settings=settings).explain
     assert explain is not None
     fuse = next(one for one in explain["stages"] if one["stage"] == "fuse")
     assert (RULE in fuse.get("rules", "")) is found

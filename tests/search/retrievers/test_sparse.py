@@ -50,7 +50,7 @@ def dense_only(tmp_path: Path) -> Iterator[KnowledgeBase]:
         yield kb
 
 
-# --- as it should be ------------------------------------------------------------------------------
+# --- success --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", ["research", "default"])
@@ -143,7 +143,7 @@ def test_an_expression_is_searched_by_words_only(hybrid: KnowledgeBase) -> None:
         hybrid.search("'harbour AND'", mode="sparse")
 
 
-# --- and as it may be -----------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_switched_off_by_choice(kb: KnowledgeBase) -> None:
@@ -163,7 +163,7 @@ def test_switched_off_with_vectors(hybrid: KnowledgeBase) -> None:
         found = kb.search("harbour keys", profile="research", rerank=False)
         assert parts(found) == [("dense", "no_model"), ("sparse", "no_model")]
         assert titles(found) == ["keys", "boat"]
-        # A ready-made vector is a dense one.
+        # A vector in the request is a dense one.
         vector = [1.0] * 64
         hits = kb.search_hybrid("harbour", embedding=vector, profile="research", rerank=False)
         assert {source for hit in hits for source in hit.sources} == {"fts", "vec"}
@@ -190,7 +190,8 @@ THREE_WAY = {"retrievers": ["lexical", "dense", "sparse"], "rerank": "colbert"}
 
 
 def test_missing_outputs_are_reported_if_the_profile_is_named(tmp_path: Path) -> None:
-    """Before and after embedding: no embedding would add it."""
+    """The report is the same before and after embedding, because embedding cannot add the
+    output."""
     config = unexamined({"default": THREE_WAY})
     sparse = Degraded("sparse", "no_model", "weightless does not produce sparse vectors")
     rerank = Degraded("rerank", "no_model", "weightless does not produce token vectors")
@@ -208,7 +209,7 @@ def test_a_disabled_encoder_is_not_reported_even_if_the_profile_is_named(tmp_pat
     with KnowledgeBase(tmp_path / "kb.sqlite", config=config, encoder="none") as kb:
         fill(kb)
         assert kb.search("harbour keys", profile="default").degraded == ()
-        why = Degraded("rerank", "no_model", "the encoder is switched off")
+        why = Degraded("rerank", "no_model", "the encoder is disabled")
         assert kb.search("harbour keys", rerank="colbert").degraded == (why,)
 
 
@@ -219,7 +220,7 @@ def test_some_are_pending(hybrid: KnowledgeBase, dense_only: KnowledgeBase) -> N
     hybrid.embed(limit=2)
     found = hybrid.search("flour", profile="research", rerank=False)
     assert found.degraded == (Degraded("dense", "pending", 1), Degraded("sparse", "pending", 1))
-    # Vectors from before the model gave sparse ones, and a passage without any.
+    # Vectors from before the model returned sparse ones, and a passage without any.
     dense_only.add("new flour")
     with KnowledgeBase(dense_only.path, encoder=Weightless()) as kb:
         found = kb.search("flour", profile="research", rerank=False)

@@ -29,7 +29,7 @@ def test_idle_threads_are_used_again() -> None:
         answer = pool.submit("a", threading.get_ident)
         assert answer.wait(30)
         seen.add(answer.result())
-    assert len(seen) <= 3  # one may be asked again before it has said that it is idle
+    assert len(seen) <= 3  # a thread may get another task before it is marked as idle
     pool.close()
 
 

@@ -1,11 +1,11 @@
-"""What goes wrong with a server is reported as an error of kb that says what to do."""
+"""Problems with a server are reported as errors of kb with a hint."""
 
 from __future__ import annotations
 
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from kb.errors import (
 from kb.store import open_store
 from kb.store.postgres import connection as connection_module
 from kb.store.postgres import schema as schema_module
+from kb.store.postgres import segments
 from kb.store.postgres.location import Location
+from kb.store.postgres.session import Session
 from kb.store.postgres.store import PostgresStore
 from kb.types import Filters
-from tests.conformance.store.samples import EVERYTHING, put
+from tests.conformance.store.samples import EVERYTHING, SPEC, put
 from tests.conftest import Clock
 from tests.postgres import Server
 from tests.store.postgres.conftest import Open
@@ -192,7 +194,7 @@ def test_a_connection_that_is_cut(store: PostgresStore, sql: Sql) -> None:
     """Idle connections are replaced; one that is in use is reported."""
     put(store, "a", "text")
     cut = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
         "WHERE application_name = 'kb' AND pid <> pg_backend_pid()"
     )
     sql.execute(cut.encode())
@@ -229,6 +231,78 @@ def test_a_server_that_restarts() -> None:
             store.close()
         finally:
             server.stop()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_texts_are_sent_as_utf8(
+    postgres: Server, schema: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    for options in ({}, {"client_encoding": encoding}):
+        store = open_store(postgres.url(schema=schema, **options))
+        put(store, "a", "Prices › in € and 日本語")
+        (document,) = store.catalog.documents(Filters(), None)
+        (chunk,) = store.catalog.chunks(document.doc_id)
+        assert chunk.text == "Prices › in € and 日本語"
+        store.close()
+
+
+def _end_connections(server: Server) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+
+def test_work_goes_on_when_its_connection_is_ended(
+    postgres: Server, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends the connection in the middle of a transaction, as it does before a restart.
+    Every kind of work of an ingest and a worker is done again; a request with a time limit is
+    not, nor is a part of a snapshot."""
+    put(store, "a", "text")
+    spec = store.vectors.use_model(SPEC)
+    ended: list[str] = []
+    execute = Session.execute
+
+    def end_once(self: Session, sql: str, params: Any = None) -> Any:
+        if not ended:
+            ended.append(sql)
+            _end_connections(postgres)
+        return execute(self, sql, params)
+
+    monkeypatch.setattr(Session, "execute", end_once)
+    (document,) = store.catalog.documents(Filters(), None)
+    ids = iter([document.doc_id])
+    work: list[Callable[[], Any]] = [
+        lambda: store.catalog.roots(),
+        lambda: store.catalog.documents_by_id(ids),
+        lambda: store.catalog.ensure_root("/folder", whole=True),
+        lambda: segments.flush_words(store._database),
+        lambda: store.vectors.models(),
+        lambda: store.vectors.use_model(SPEC),
+        lambda: store.vectors.set_exam_marks(spec.model_id, None),
+        lambda: store.vectors.switch(spec.model_id),
+        lambda: store.vectors.drop_retired(),
+        lambda: store.vectors.build_index(spec.model_id),
+        lambda: store.queue.has_work(spec.model_id, frozenset()),
+        lambda: store.queue.retry(spec.model_id),
+        lambda: store.queue.end_job(store.queue.start_job(spec.model_id)),
+    ]
+    for each in work:
+        ended.clear()
+        each()
+        assert ended
+    assert [root.path for root in store.catalog.roots()] == ["/folder"]
+    ended.clear()
+    with pytest.raises(StoreBusy, match="lost"), Deadline(30.0):
+        store.catalog.documents(Filters(), None)
+    ended.clear()
+    with pytest.raises(StoreBusy, match="lost"), store.snapshot():
+        store.catalog.documents(Filters(), None)
+    ended.clear()
+    assert list(store.catalog.documents_by_id(iter([document.doc_id]))) == [document.doc_id]
 
 
 def test_a_deadline_ends_a_statement(store: PostgresStore) -> None:

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 import pytest
 
 from kb.errors import InvalidRequest, MissingExtra
+from kb.locations import store_url
 from kb.processes import machine_name
 from kb.store import local_path, open_store
 from kb.store.postgres.location import Location
@@ -51,6 +52,11 @@ def test_the_path_depends_on_the_server_the_database_and_the_schema_only() -> No
         "postgresql://u:sEcret%@db/a",
         "postgresql://db/a?password=sEcret%2",
         "postgresql://u:sEcret@[db/a",
+        "postgresql://u:x@sEcret@db/a",
+        "postgresql://u:x/sEcret@db",
+        "postgresql://u:1/sEcret@db/a",
+        "postgresql://u:sEcret/a",
+        "postgresql://u:1:sEcret/a",
     ],
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
@@ -58,6 +64,35 @@ def test_a_wrong_url_is_refused(url: str) -> None:
         Location.parse(url)
     assert error.value.hint
     assert "sEcret" not in str(error.value.to_dict())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db/a", "postgresql://[::1]:5432/a", "postgresql://a:1,b:2/a",
+        "postgresql:///a?host=/run/pg", "postgresql://u%40x:p%40w@db:/a",
+        "postgresql://%2Frun%2Fpostgresql/a",
+    ],
+)  # fmt: skip
+def test_urls_that_libpq_accepts(url: str) -> None:
+    assert Location.parse(url).shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql:/u:sEcret@db/a",
+        "postgres:u:sEcret@db",
+        "host=db user=u password=sEcret",
+        "password=sEcret",
+    ],
+)
+def test_what_looks_like_a_url_is_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in (text, None):
+        monkeypatch.setenv("KB_STORE", text)
+        with pytest.raises(InvalidRequest) as error:
+            store_url(given)
+        assert "sEcret" not in str(error.value.to_dict())
 
 
 @pytest.mark.parametrize("password", ["sEcret", "sEcr%20et", "sE%25cret"])

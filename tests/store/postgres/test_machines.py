@@ -65,13 +65,26 @@ def test_a_folder_that_is_named_is_taken_over_and_nothing_is_removed(team: Team)
     ada.ingest(team.folder)
     ada.tag("notes/b.md", add=["precious"])
     bob = team.on("bob", {"a.md": "text of Bob\n"})
-    assert bob.ingest(team.folder).removed == ()
+    report = bob.ingest(team.folder)
+    assert report.removed == ()
+    (warning,) = report.warnings
+    assert warning.path == "notes/"
+    assert "belonged to the machine ada" in warning.reason
     assert {one.doc_path for one in bob.documents()} == {"notes/a.md", "notes/b.md"}
     assert "Bob" in bob.get("notes/a.md").text
     assert bob.document("notes/b.md").tags == ("precious",)
     assert not bob.roots()[0].detached
     assert ada.roots()[0].detached
     assert ada.ingest().removed == ()
+    assert bob.ingest(team.folder).warnings == ()
+
+
+def test_a_file_in_a_folder_of_another_machine_takes_it_over_with_a_warning(team: Team) -> None:
+    team.on("ada", {"a.md": "the text of Ada\n"}).ingest(team.folder)
+    bob = team.on("bob", {"a.md": "text of Bob\n"})
+    (warning,) = bob.ingest(team.folder / "a.md", dry_run=True).warnings
+    assert "belonged to the machine ada" in warning.reason
+    assert bob.ingest(team.folder / "a.md").warnings == (warning,)
 
 
 def test_machines_with_one_name_share_their_folders(team: Team) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from kb.ingest.parser_support.sections import HeadingStack, line_block, trim_range
 from kb.ingest.split import split_line
@@ -17,21 +19,24 @@ from kb.types import Block, Span
 # A paragraph is one line, unless it is too long for a useful citation.
 _LINE_CHARS = 800
 _HEADING_CHARS = 500
+_PLACE_CHARS = 300
 # Control characters, and characters that some programs treat as line ends.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 _FENCE = re.compile(r"^[ \t]*+(`{3,})", re.MULTILINE)
 _WORD = re.compile(r"\w+")
-_FEW_WORDS = 20  # are searched one by one, which is faster than splitting the text
+_FEW_WORDS = 20  # up to this many are searched one by one, which is faster than splitting the text
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
 class Extract:
-    """Collects the text of a document and its blocks."""
+    """Collects the text of a document and its blocks. Set `place` to what people look for in the
+    original file, such as a cell, a slide or an anchor; citations show it."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._headings = HeadingStack()
         self.blocks: list[Block] = []
+        self.place: str | None = None  # of the following blocks in the original file
         self.first_heading: str | None = None  # of the first level
 
     @property
@@ -91,6 +96,7 @@ class Extract:
         A text is omitted if all its words already occur in the document or in the `known` texts.
         """
         pending = [(text, words) for text in texts if (words := set(_words(text)))]
+        self.place = None
         present = _words_in(set().union(*(words for _, words in pending)), self.text, *known)
         lines: list[str] = []
         for text, words in pending:
@@ -100,13 +106,14 @@ class Extract:
         self._append(lines)
 
     def add_blocks(self, lines: Sequence[str], blocks: Iterable[Block]) -> None:
-        """Write lines with the given blocks, whose spans refer to `lines`."""
+        """Write lines with the given blocks, whose spans refer to `lines`. Their places are inside
+        `place`."""
         shift = self._start_paragraph()
         self._lines += lines
         for block in blocks:
             start, end = (block.span.start or 1) + shift, (block.span.end or 1) + shift
             path = self._headings.path + block.heading_path
-            span = Span("line", start, end)
+            span = Span("line", start, end, extra=self._extra(block.span.place))
             self.blocks.append(Block(block.text, span, path, block.atomic, block.boundary))
 
     def _append(
@@ -128,7 +135,13 @@ class Extract:
             boundary=boundary,
         )
         if block is not None:
-            self.blocks.append(block)
+            self.blocks.append(replace(block, span=replace(block.span, extra=self._extra())))
+
+    def _extra(self, inner: str | None = None) -> dict[str, Any]:
+        """The fields of a span for the place, and for the place inside it."""
+        separator = "" if not self.place or not inner or inner.startswith(("#", ":")) else ", "
+        place = (self.place or "") + separator + (inner or "")
+        return {"place": place[:_PLACE_CHARS]} if place else {}
 
     def _start_paragraph(self) -> int:
         """Add a blank line after existing text, and return the number of lines."""

@@ -1,7 +1,7 @@
 """Text in pictures, by optical character recognition (OCR) with the extra `ocr`.
 
-RapidOCR brings its models in its package, so nothing is downloaded. One processor reads a page of a
-book in several seconds.
+The package of RapidOCR includes its models, so nothing is downloaded. A page of a book takes
+several seconds on one core.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PARSERS = frozenset({"image", "pdf"})  # that use it
+PARSERS = frozenset({"image", "pdf"})  # the parsers that use OCR
 EXTRA = "the extra ocr: pip install 'kb-search[ocr]'"
-MAX_PAGES = 100  # of one file, which take ten minutes
+MAX_PAGES = 100  # of one file; they take about ten minutes
 _MIN_SCORE = 0.5
 _CONTRAST = 40  # of 255, between ink and paper
 _MARGIN = 30  # pixels
@@ -42,7 +42,7 @@ def is_available() -> bool:
 
 
 def version_suffix() -> str:
-    """A part of the version of the parsers that use it, so that files are read again after it was
+    """A suffix for the version of the parsers that use OCR, so that files are read again once it is
     installed."""
     return "+ocr" if is_available() else ""
 
@@ -68,8 +68,8 @@ def read_lines(image: NDArray[np.uint8]) -> list[TextLine]:
 
 
 def _without_margins(image: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], int, int]:
-    """The part of a picture that is not empty, with its position: lines on a page that is mostly
-    empty are overlooked."""
+    """Crop a picture to the part that is not empty, and return its position: on a mostly empty
+    page, OCR overlooks lines."""
     import numpy as np
 
     gray = image.mean(axis=2)

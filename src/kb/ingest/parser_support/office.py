@@ -1,17 +1,19 @@
-"""What the zip-based office formats of Microsoft share: properties, and relations between parts."""
+"""What the zip-based office formats share: properties, relations between parts, rows of sheets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kb.ingest import dates
 from kb.ingest.decode import Unsupported
-from kb.ingest.parser_support.extract import one_line
+from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parser_support.zip_archive import Archive, local_name, resolve_href
 from kb.types import Attributes
 
 _OLE = b"\xd0\xcf\x11\xe0"  # the container of encrypted and of old office files
 _PRINTED = ("Microsoft Word", "Microsoft PowerPoint")  # titles set by a printer driver
+_ROWS, _ROWS_CHARS = 50, 400  # of a block
 _KNOWN = {"creator": "author", "subject": "subject", "keywords": "keywords"}
 SHOWN_PROPERTIES = ("title", "subject", "creator", "keywords", "description", "category")
 
@@ -62,3 +64,19 @@ def relations(archive: Archive, path: str) -> dict[str, tuple[str, str]]:
         for each in (root if root is not None else ())
         if each.get("TargetMode") != "External"
     }
+
+
+def write_rows(out: Extract, sheet: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Write the rows of a sheet, each given as the name of its first cell and its line. A block is
+    so short that the cell at its beginning is near the words of a passage."""
+    lines: list[str] = []
+    chars = 0
+    for cell, line in rows:
+        if chars > _ROWS_CHARS or len(lines) == _ROWS:
+            out.lines(lines)
+            lines, chars = [], 0
+        if not lines:
+            out.place = f"{sheet}!{cell}"
+        lines.append(line)
+        chars += len(line)
+    out.lines(lines)

@@ -9,7 +9,7 @@ _HTML = re.compile(
     rb"<(?:!doctype\s+html|html)[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_HEAD_BYTES = 8192  # so that a whole file gives the same answer as its beginning
+_HEAD_BYTES = 8192  # so that a whole file gives the same result as its beginning
 
 # Formats that no parser of text may read, whatever the file is called.
 BINARY = frozenset({"pdf", "docx", "epub", "zip"})

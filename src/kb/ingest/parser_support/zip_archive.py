@@ -15,7 +15,7 @@ from kb.ingest.decode import Unreadable, Unsupported
 
 PART_BYTES = 64 * 1024 * 1024
 TOTAL_BYTES = 256 * 1024 * 1024
-# Text is compressed to a tenth, rarely to a fiftieth; a zip bomb to a thousandth.
+# Text shrinks to a tenth, rarely to a fiftieth; a zip bomb to a thousandth.
 _RATIO = 200
 _HARMLESS_BYTES = 1024 * 1024
 _STEP_BYTES = 64 * 1024
@@ -34,6 +34,7 @@ class Archive:
             self._parts = {part.filename: part for part in self._zip.infolist()}
         except _ZIP_ERRORS as error:
             raise Unreadable(f"not a valid zip file: {error}") from error
+        self._by_lower = {name.lower(): part for name, part in self._parts.items()}
         self._remaining_bytes = TOTAL_BYTES
 
     def __contains__(self, name: str) -> bool:
@@ -47,7 +48,8 @@ class Archive:
 
         Raises `Unsupported` if it is encrypted, `Unreadable` if it is damaged or too large.
         """
-        part = self._parts.get(name)
+        # Names of parts are compared without case, if none is the same.
+        part = self._parts.get(name) or self._by_lower.get(name.lower())
         if part is None:
             return None
         if part.flag_bits & 1:

@@ -39,7 +39,7 @@ class AsciidocParser(FormatParser):
 
     def accepts(self, source: Source) -> bool:
         suffix = file_names.suffix_of(source.name)
-        # `.asc` files often are signatures or keys.
+        # `.asc` files are often signatures or keys.
         return suffix in _SUFFIXES and not (
             suffix == ".asc" and source.data.lstrip().startswith(b"-----BEGIN")
         )

@@ -1,4 +1,4 @@
-"""References: BibTeX, RIS and CSL-JSON files, entry by entry.
+"""Bibliographies: BibTeX, RIS and CSL-JSON files, entry by entry.
 
 The lines of an entry stay as they are, so that a citation opens the entry in the file. Its heading
 has the authors, the year and the title, with LaTeX accents as letters.
@@ -11,14 +11,17 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from kb.ingest import file_names
 from kb.ingest.decode import decode
 from kb.ingest.parser_support.extract import one_line
 from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import HEADING_CHARS, line_block, paragraphs
+from kb.ingest.parsers.markdown import LINKS
 from kb.ports import Parsed, Source
-from kb.types import Block
+from kb.text.wikilinks import MAX_LINKS, link_key
+from kb.types import Attributes, Block
 
 _ENTRY = re.compile(r"[ \t]*@[A-Za-z]+[ \t]*[{(]")
 _PREAMBLE = re.compile(r"[ \t]*@(?:comment|preamble|string)\b", re.IGNORECASE)
@@ -64,10 +67,19 @@ _LETTER = re.compile(r"\\(ss|ae|AE|oe|OE|aa|AA|dh|th|[oOlLij])(?![A-Za-z])\s?(?:
 _COMMAND = re.compile(r"\\-|\\[A-Za-z]+\s?|\\(?=[&%$#_{}])")
 
 
+_FILES = re.compile(
+    r"\bfile[ \t]*=[ \t]*[{\"]([^{}\"\n]{1,2000})"
+    r"|^L[14]  ?- ?([^\n]{1,2000})"
+    r"|\"(?:file|path|pdf)\"[ \t]*:[ \t]*\"([^\"\n]{1,2000})\"",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FILE_SUFFIXES = (".pdf", ".epub", ".djvu", ".html")
+
+
 class BibliographyParser(FormatParser):
     name = "bibliography"
-    version = "2"
-    priority = 1  # before the parser of code, which reads other JSON
+    version = "3"
+    priority = 1  # before the code parser, which reads other JSON
     max_local_bytes = SMALL_BYTES
 
     def accepts(self, source: Source) -> bool:
@@ -93,6 +105,7 @@ class BibliographyParser(FormatParser):
             type="reference",
             blocks=list(_blocks(lines, entries, read)),
             title=file_names.title_of(source.name),
+            attributes=Attributes(metadata={LINKS: links} if (links := _links(text)) else {}),
         )
 
 
@@ -118,6 +131,27 @@ def _others(lines: Sequence[str], start: int, end: int) -> Iterator[Block]:
     for first, last in paragraphs(lines, start, end):
         if (block := line_block(lines, first, last, boundary=True)) is not None:
             yield block
+
+
+def _links(text: str) -> list[str]:
+    """The keys of the links to the files of the references, in the fields that reference managers
+    write: `file` in BibTeX, `L1` in RIS, `file` and `path` in JSON."""
+    paths = (
+        path
+        for field in _FILES.finditer(text)
+        for path in _file_paths(field[1] or field[2] or field[3])
+    )
+    return list(dict.fromkeys(key for path in paths if (key := link_key(path))))[:MAX_LINKS]
+
+
+def _file_paths(value: str) -> Iterator[str]:
+    """Yield the paths in a field such as `Full text:papers/a.pdf:application/pdf;b.pdf`."""
+    for part in re.split(r"(?<!\\)[:;]", value):
+        path = unquote(part.replace("\\:", ":").replace("\\\\", "/").replace("\\", "").strip())
+        if path.lower().endswith(_FILE_SUFFIXES):
+            # Only the name of an absolute path is the same on every machine.
+            is_absolute = path.startswith(("/", "~")) or ":" in path
+            yield path.replace("\\", "/").rpartition("/")[2] if is_absolute else path
 
 
 # --- entries --------------------------------------------------------------------------------------
@@ -220,7 +254,7 @@ def _ris_fields(lines: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _json_fields(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The fields of an entry of its own; none for several on one line."""
+    """The fields of a single entry; none if several entries share a line."""
     try:
         item = json.loads("\n".join(lines).strip().strip("[],").strip())
     except (ValueError, RecursionError):
@@ -264,7 +298,8 @@ def _heading(fields: dict[str, list[str]]) -> str:
 
 
 def plain_text(value: str) -> str:
-    """LaTeX as text: accents and special letters as characters, without braces and commands."""
+    """Convert LaTeX to text: accents and special letters become characters, braces and commands are
+    removed."""
     value = _SIGN_ACCENT.sub(lambda match: _accented(match[2], match[1]), value)
     value = _LETTER_ACCENT.sub(lambda match: _accented(match[2] or match[3], match[1]), value)
     value = _LETTER.sub(lambda match: _LETTERS[match[1]], value)

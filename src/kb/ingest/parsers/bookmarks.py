@@ -30,7 +30,7 @@ class _Link(NamedTuple):
 class BookmarksParser(FormatParser):
     name = "bookmarks"
     version = "1"
-    priority = 2  # before the parser of HTML
+    priority = 2  # before the HTML parser
 
     def accepts(self, source: Source) -> bool:
         return bool(_HEAD.match(source.data[:1024]))
@@ -121,7 +121,7 @@ def _read_link(attributes: str) -> _Link:
 
 
 def _pairs(attributes: str) -> Iterator[tuple[str, str, str, str]]:
-    # Without the icon, which may be the longest part of a file.
+    # Without the icons, which may be the largest part of a file.
     for match in _ATTRIBUTE.finditer(attributes):
         if match[1].lower() in ("href", "add_date", "tags"):
             yield match[1], match[2] or "", match[3] or "", match[4] or ""

@@ -1,4 +1,4 @@
-"""Canvases of Obsidian (JSON Canvas): cards in reading order, under the names of their groups."""
+"""Obsidian canvases (JSON Canvas): cards in reading order, under the names of their groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kb.ingest.parser_support.extract import Extract
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
-_MAX_PAIRS = 4_000_000  # of a card and a group: beyond, cards are not assigned to groups
+_MAX_PAIRS = 4_000_000  # pairs of cards and groups; beyond this, cards are not assigned to groups
 _LABELS = ("text", "label", "url")
 
 
@@ -52,7 +52,7 @@ class CanvasParser(FormatParser):
 
 
 def _lines(node: dict[str, Any]) -> Iterator[str]:
-    """Yield the text of a card: its own, or the file or address that it shows."""
+    """Yield the text of a card: its own text, or the file or URL that it shows."""
     if file := _string(node, "file"):
         yield f"[[{file}{_string(node, 'subpath')}]]"
     for name in _LABELS:
@@ -75,7 +75,7 @@ def _group(node: dict[str, Any], groups: list[dict[str, Any]]) -> int:
 def _objects(canvas: Any, name: str) -> list[dict[str, Any]]:
     found = canvas.get(name, []) if isinstance(canvas, dict) else None
     if not isinstance(found, list):
-        raise Unreadable(f"not a canvas: its {name} are no list")
+        raise Unreadable(f"not a canvas: its {name} are not a list")
     return [each for each in found if isinstance(each, dict)]
 
 

@@ -11,7 +11,7 @@ from kb.ports import Parsed, Source
 
 _SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 _MIN_SIDE = 100  # pixels; icons are smaller
-_GAP = 0.8  # of a line's height, before a new paragraph
+_GAP = 0.8  # in line heights; a larger gap begins a paragraph
 
 
 class ImageParser(FormatParser):
@@ -23,7 +23,7 @@ class ImageParser(FormatParser):
 
     def parse(self, source: Source) -> Parsed:
         if not ocr.is_available():
-            raise Unavailable(f"a picture: reading its text needs {ocr.EXTRA}")
+            raise Unavailable(f"a picture: to read its text, install {ocr.EXTRA}")
         image = ocr.decode_image(source.data)
         if min(image.shape[:2]) < _MIN_SIDE:
             raise Unsupported("a small picture without text")

@@ -64,7 +64,7 @@ _MDOC = frozenset(
 class ManParser(FormatParser):
     name = "man"
     version = "1"
-    priority = 1  # before the parsers of text and code
+    priority = 1  # before the parsers for text and code
 
     def accepts(self, source: Source) -> bool:
         suffix = file_names.suffix_of(source.name)
@@ -126,7 +126,7 @@ class _Writer:
         elif name in _BREAKS:
             self._break(name, rest)
         elif name in _HIDDEN:
-            if name not in ('\\"', "\\#"):  # comments are no text of the page
+            if name not in ('\\"', "\\#"):  # comments do not belong to the text
                 self.rest.append(plain_text(rest))
         else:
             self._text(_macro(name, _arguments(rest)))

@@ -20,7 +20,7 @@ from kb.ingest.parser_support.format_parser import SMALL_BYTES, FormatParser
 from kb.ingest.parser_support.sections import Part
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Parsed, Source
-from kb.text.wikilinks import inline_tags, links_in
+from kb.text.wikilinks import MAX_LINKS, inline_tags, links_in
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -36,13 +36,14 @@ _CONTAINERS = frozenset(
 _ATOMIC = frozenset({"code_block", "fence", "html_block", "table_open"})
 _MAX_BYTES = 32 * 1024 * 1024
 LINKS = "links_to"  # the keys of its links, in the metadata of a document
+_MAX_TAGS = 100
 _LIST_ITEM = re.compile(r"(?:[-+*]|[0-9]{1,9}[.)])[ \t]+[^ \t\n]")
 _HEADING_CHARS = 500  # a longer line is not a heading, and its markup could take very long
 
 
 class MarkdownParser(FormatParser):
     name = "markdown"
-    version = "4"
+    version = "5"
     max_local_bytes = SMALL_BYTES
 
     def __init__(self, max_chars: int) -> None:
@@ -60,10 +61,10 @@ class MarkdownParser(FormatParser):
         lines[: front.lines] = [""] * front.lines  # blanked to keep the line numbers
         parts = list(_without_overlaps(_parts(lines, self._max_chars)))
         body = "\n".join(lines)
-        attributes = front.attributes
-        if links := links_in(body):
+        attributes, warnings = front.attributes, list(front.warnings)
+        if links := _bounded("links", links_in(body), MAX_LINKS, warnings):
             attributes = replace(attributes, metadata={**attributes.metadata, LINKS: list(links)})
-        if tags := inline_tags(body):
+        if tags := _bounded("tags in its text", inline_tags(body), _MAX_TAGS, warnings):
             attributes = replace(attributes, tags=tuple(dict.fromkeys((*attributes.tags, *tags))))
         heading = next((part.heading for part in parts if part.level == 1), None)
         return Parsed(
@@ -72,8 +73,17 @@ class MarkdownParser(FormatParser):
             title=front.attributes.title or heading or file_names.title_of(source.name),
             lang=front.attributes.lang,
             attributes=attributes,
-            warnings=front.warnings,
+            warnings=tuple(warnings),
         )
+
+
+def _bounded(
+    what: str, values: tuple[str, ...], limit: int, warnings: list[str]
+) -> tuple[str, ...]:
+    """The first `limit` values, with a warning if there are more."""
+    if len(values) > limit:
+        warnings.append(f"has {len(values):,} {what}; only the first {limit:,} are recorded")
+    return values[:limit]
 
 
 def _by_paragraph(source: Source) -> Parsed:
@@ -138,8 +148,8 @@ def _parser() -> MarkdownIt:
 def _plain_paragraph(state: StateBlock, start: int, _end: int, silent: bool) -> bool:
     """Recognize a paragraph whose lines all begin with letters, up to a blank line or a list item.
     No other rule matches it, and trying them all takes most of the time of a text of many short
-    paragraphs or items. Anything else is left to the other rules. Makes one token, since kb needs
-    only the lines."""
+    paragraphs or items. Anything else is left to the other rules. Creates one token, because kb
+    needs only the lines."""
     if silent or state.sCount[start] - state.blkIndent > 3:
         return False
     text, begins, indents = state.src, state.bMarks, state.tShift
@@ -169,7 +179,8 @@ def _ends_paragraph(state: StateBlock, line: int, at: int) -> bool:
 
 
 def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Recognize a table without making tokens of its cells: a long one would take gigabytes."""
+    """Recognize a table without creating tokens for its cells: a long table would take
+    gigabytes."""
     from markdown_it.rules_block import table
 
     if not table(state, start, end, True):

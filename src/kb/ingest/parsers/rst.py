@@ -1,7 +1,7 @@
 """reStructuredText, by section. Scanned by lines: only the structure matters.
 
-Many projects name such files `.txt`. A text file is taken for reStructuredText if its beginning has
-a heading and a directive, label or role.
+Many projects name such files `.txt`. A text file counts as reStructuredText if its beginning has a
+heading and a directive, label or role.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class RstParser(FormatParser):
 
 
 def _has_markup(data: bytes) -> bool:
-    """Whether a text has what only reStructuredText has: headings with adornments, and markup."""
+    """Whether a text has both headings with adornments and markup that only reStructuredText
+    has."""
     text = data[:_HEAD_BYTES].decode("utf-8", "ignore")
     if _MARKUP.search(text) is None:
         return False
@@ -86,7 +87,7 @@ def _has_markup(data: bytes) -> bool:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[Part]:
-    styles: list[tuple[str, bool]] = []  # of headings; the level is the order of first use
+    styles: list[tuple[str, bool]] = []  # styles of headings; their level is the order of first use
     at = no_table = done = 0  # no table begins before no_table; lines before done are used
     while at < len(lines):
         if (title := _title(lines, at)) is not None:

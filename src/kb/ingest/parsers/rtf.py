@@ -39,7 +39,7 @@ _SKIPPED = frozenset(
     bkmkend datafield panose falt fontemb fontfile blipuid listpicture nonshppict
     """.split()
 )
-# Ignorable groups that hold text all the same.
+# Ignorable groups that hold text nevertheless.
 _KEPT = frozenset(b"shptxt shpinst annotation footnote nestrow nesttableprops fldrslt".split())
 _INFO = frozenset(b"title subject author keywords doccomm company category".split())
 _TIMES = frozenset(b"creatim revtim".split())
@@ -105,7 +105,7 @@ class _Reader:
         self.times: dict[str, dict[str, int]] = {}
         self._default = "cp1252"
         self._fonts: dict[int, str] = {}
-        self._bytes = bytearray()  # of one character, or several, in the current encoding
+        self._bytes = bytearray()  # bytes of one character or several, in the current encoding
         # State of the current group: where text goes, encoding, characters after \u, destination.
         self._target: list[str] | None = self.text
         self._encoding = ""
@@ -183,7 +183,7 @@ class _Reader:
         self._ignorable = False
 
     def _choose_font(self, word: bytes, number: int) -> None:
-        """Remember the encoding of a font in the table of fonts, or use it."""
+        """Select a font, or record the encoding of the selected one in the font table."""
         if word == b"f":
             self._font = number
             self._encoding = self._fonts.get(number, "")
@@ -191,7 +191,8 @@ class _Reader:
             self._fonts[self._font] = _CHARSETS[number]
 
     def _unicode(self, number: int) -> None:
-        """A character by its number, which is negative above 32767, or half of a large one."""
+        """Add a character, or half of a surrogate pair, by its number, which is negative above
+        32767."""
         self._add(chr(number % 0x10000) if abs(number) < 0x10000 else "\ufffd")
         self._skip = self._after_unicode
 
@@ -233,6 +234,6 @@ class _Reader:
 
 
 def _joined(parts: list[str]) -> str:
-    """The parts as one text; halves of characters are combined."""
+    """Join the parts and combine surrogate pairs."""
     halves = "".join(parts).encode("utf-16-le", "surrogatepass")
     return halves.decode("utf-16-le", "replace")

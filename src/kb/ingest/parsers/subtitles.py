@@ -1,7 +1,7 @@
-"""Subtitles (SubRip and WebVTT): what is said, with the time at which it begins.
+"""Subtitles (SubRip and WebVTT): the spoken text, with the time at which it begins.
 
-The lines of cues that follow each other are one passage; its heading is the time of its first cue,
-at which the recording can be opened.
+Consecutive cues form one passage. Its heading is the time of its first cue, at which the recording
+can be opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIMING = re.compile(rf"\s*{_TIME}[ \t]*-->[ \t]*{_TIME}(.*)")
 _TIMING_BYTES = re.compile(rb"\d\d[.,]\d{1,3}[ \t]*-->[ \t]*\d")
 _VOICE = re.compile(r"<v(?:\.[^\s>]{0,80})?[ \t]+([^>]{1,200})>")
 _TAG = re.compile(r"</?(?:[biuc]|v|lang|ruby|rt|font|\d\d:)[^>]{0,200}>|\{\\an?\d\}", re.IGNORECASE)
-_PAUSE_S = 5  # begins a new passage
+_PAUSE_S = 5  # a longer pause begins a new passage
 _PASSAGE_CHARS = 1000
 
 
@@ -36,7 +36,7 @@ class _Cue(NamedTuple):
 class SubtitlesParser(FormatParser):
     name = "subtitles"
     version = "1"
-    priority = 1  # before the parser of text
+    priority = 1  # before the text parser
 
     def accepts(self, source: Source) -> bool:
         is_named = file_names.suffix_of(source.name) in _SUFFIXES
@@ -54,7 +54,7 @@ class SubtitlesParser(FormatParser):
                 passage = []
             if not passage and cue.lines:
                 out.enter_section(1, time_of(cue.start_s))
-            if cue.lines and cue.lines != before.lines:  # captions that roll repeat their lines
+            if cue.lines and cue.lines != before.lines:  # rolling captions repeat their lines
                 passage += [f"[{time_of(cue.start_s)}] {cue.lines[0]}", *cue.lines[1:]]
             before = cue
         out.lines(passage)
@@ -74,7 +74,7 @@ def time_of(seconds: int) -> str:
 
 
 def _cues(text: str, rest: list[str]) -> Iterator[_Cue]:
-    """Yield the cues of a file. Lines outside of cues are added to `rest`."""
+    """Yield the cues of a file. Lines outside cues are added to `rest`."""
     lines = text.split("\n")
     at = 0
     while at < len(lines):

@@ -14,7 +14,7 @@ from kb.ingest.parser_support.sections import line_block, paragraphs
 from kb.ports import Parsed, Source
 from kb.types import Block
 
-WINDOW_BYTES = 4 * 1024 * 1024  # of a long file, read at a time
+WINDOW_BYTES = 4 * 1024 * 1024  # of a long file, parsed at a time
 
 _SUFFIXES = frozenset({".log", ".srt", ".tex", ".text", ".txt", ".vtt"})
 
@@ -23,7 +23,7 @@ class TextParser(FormatParser):
     name = "text"
     version = "3"
     max_local_bytes = SMALL_BYTES
-    priority = -1  # after the others: it accepts any text whose name has no suffix
+    priority = -1  # after the others, because it accepts any text file without a suffix
 
     def accepts(self, source: Source) -> bool:
         """Accept known suffixes, and text files without a suffix (README, TODO)."""

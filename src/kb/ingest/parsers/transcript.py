@@ -1,8 +1,8 @@
-"""Dialogue in plain text: lines such as `Ada: What about the tide?`, with or without a time, as
-transcripts and the exports of WhatsApp and Signal have them.
+"""Dialogue in plain text: lines such as `Ada: What about the tide?`, with or without a time, as in
+transcripts and in exports of WhatsApp and Signal.
 
-A turn is never separated from its speaker, and a few turns are one passage, so that a short answer
-is embedded together with its question. Their day, if they have one, is the heading.
+A turn is never separated from its speaker. A passage consists of several turns, so that a short
+answer is embedded together with its question. The date, if there is one, becomes the heading.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TURN = re.compile(
 )
 _NAME_CHARS = 40
 _MIN_TURNS = 4
-_MIN_SHARE = 0.4  # of the lines with text, at the beginning of a file
+_MIN_SHARE = 0.4  # of turns, among the lines with text at the start of a file
 _PASSAGE_CHARS = 800
 
 
@@ -54,7 +54,7 @@ class TranscriptParser(FormatParser):
 
 def is_dialogue(head: str) -> bool:
     """Whether a text begins with turns of several speakers who speak more than once. A list of
-    fields (`Title: …`) has names as well, but each of them once."""
+    fields (`Title: …`) has names as well, but each occurs once."""
     lines = [line for line in head.split("\n") if line.strip()]
     names = Counter(name for line in lines if (name := _speaker(line)))
     turns = sum(names.values())
@@ -78,7 +78,8 @@ def _speaker(line: str) -> str | None:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[Block]:
-    """Yield a block for each turn. A new day, or enough text, begins a new passage."""
+    """Yield a block for each turn. A new passage begins with a new day, or when the current one is
+    long enough."""
     size = 0
     day = ""
     for start, end, spoken_on in _turns(lines):

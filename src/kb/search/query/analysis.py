@@ -25,7 +25,7 @@ from kb.types import Degraded, LexicalQuery
 from kb.values import dataclass
 
 MAX_TERMS = 256  # distinct terms; `degraded` reports how many more there are
-MAX_RUN_CHARS = 4_096  # of scripts without spaces, whose every two letters are a lookup
+MAX_RUN_CHARS = 4_096  # of scripts without spaces, where each pair of letters is a lookup
 MAX_EXPRESSION_CHARS = 8_000  # FTS5 parses an expression without a deadline
 _OPERATORS = frozenset(("AND", "OR", "NOT", "NEAR"))
 

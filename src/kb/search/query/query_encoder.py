@@ -89,12 +89,13 @@ class QueryEncoder:
 
         Only the outputs in `need` must succeed, by default all of `want`; the errors of others are
         raised when they are needed. `encoder` is the one that the search started with, because a
-        model switch may replace the active one meanwhile. If another thread is encoding the same
-        text, this one waits, and shares its failure. Raises `TimeoutError` if that takes too long.
+        model switch may replace the active one in the meantime. If another thread is encoding the
+        same text, this one waits, and shares its failure. Raises `TimeoutError` if that takes too
+        long.
         """
         encoder = encoder or self._source()
         if encoder is None:
-            raise ModelMissing("the encoder is switched off", "set models.encoder")
+            raise ModelMissing("the encoder is disabled", "set models.encoder")
         entry = self._entry(_Key(encoder.spec.name, encoder.spec.version, text))
         needed = (want if need is None else need) & encoder.spec.gives
         loads = self._loads(encoder)

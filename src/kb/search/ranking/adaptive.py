@@ -41,7 +41,7 @@ class QueryWeights:
     rules: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        """The facts that `--explain` shows."""
+        """The details that `--explain` shows."""
         return {"weights": dict(self.weights), **({"rules": "; ".join(self.rules)} if self.rules
                                                   else {})}  # fmt: skip
 

@@ -28,7 +28,7 @@ from kb.search.ranking.adaptive import QueryWeights
 
 FIRST = 20
 ENOUGH = 2.0
-_LITTLE = 0.1  # keeps the weight of a list that shares nothing above 0
+_LITTLE = 0.1  # so that a list that shares no hits keeps a weight above 0
 _SIBLING = {"lexical": "sparse", "sparse": "lexical"}
 
 

@@ -43,12 +43,15 @@ class Boosts:
 
     def factors(self, document: Document | BoostFields, today: date) -> dict[str, float]:
         """The factors of a document, by the name of the boost."""
-        functions = {
-            "type": lambda: type_weight(document.kind, self.type_weights),
-            "access": lambda: access_boost(document.access_count),
-            "decay": lambda: decay(document.doc_path, today, self.half_life_days),
-        }
-        return {name: functions[name]() for name in self.names}
+        factors = {}
+        for name in self.names:
+            if name == "type":
+                factors[name] = type_weight(document.kind, self.type_weights)
+            elif name == "access":
+                factors[name] = access_boost(document.access_count)
+            else:
+                factors[name] = decay(document.doc_path, today, self.half_life_days)
+        return factors
 
 
 def type_weight(kind: str | None, weights: Mapping[str, float] = TYPE_WEIGHTS) -> float:

@@ -53,7 +53,8 @@ def limit_per_document(
 
 
 def non_increasing(ranked: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-    """Lower the scores that exceed the one before, so that the order of scores is that of hits."""
+    """Lower each score that exceeds the one before it, so that scores never rise along the
+    ranking."""
     capped: list[ScoredChunk] = []
     for one in ranked:
         exceeds = capped and one.score > capped[-1].score

@@ -24,7 +24,7 @@ from typing import Any
 
 SIMILARITY = 0.9
 NEAR = 30  # passages that are compared for near-equality
-_LENGTHS = 0.8  # the least share of a longer text's length
+_MIN_LENGTH_RATIO = 0.8  # of the shorter text to the longer one
 _STRETCH = 24  # characters
 _LETTERS_PER_WORD = 20  # more than in the prose of any language with spaces
 
@@ -45,7 +45,7 @@ class DuplicateFinder:
             return earlier
         if self._count > NEAR:
             return None
-        least, most = _LENGTHS * len(text), len(text) / _LENGTHS
+        least, most = _MIN_LENGTH_RATIO * len(text), len(text) / _MIN_LENGTH_RATIO
         for other_id, other, (first, second, third) in self._near:
             if (
                 least <= len(other) <= most

@@ -140,7 +140,7 @@ def convex_sum(lists: Sequence[RankedList], normalisation: str = "zscore") -> li
 
 
 def _column(ranked_list: RankedList, chunks: Iterable[int]) -> list[float | None]:
-    """The list's score of every candidate; None if it is unknown."""
+    """The score of each candidate in this list; None if it is unknown."""
     scores = ranked_list.scores()
     spec = registry.find(ranked_list.name)
     if spec is not None and spec.linear_score is not unchanged:

@@ -6,10 +6,10 @@
     run        a part of the query of at least four adjacent words; one may be lost or changed
     every      every word of a longer query in any place, and three of its words side by side
 
-Passages of the first three kinds come first, in this order: whoever types the text of a passage,
-or a word that few passages have, wants those. A run multiplies the odds of a score by at most
-`e ^ RUN_WEIGHT`: a long question may well share four words with a passage that does not answer it.
-A passage with every word counts as one with a run of weight `EVERY_WORD`.
+Passages of the first three kinds come first, in this order: a user who types the text of a passage,
+or a word that few passages have, wants those. A run multiplies the odds of a score by at most `e ^
+RUN_WEIGHT`: a long question may well share four words with a passage that does not answer it. A
+passage with every word counts as one with a run of weight `EVERY_WORD`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ EVERY_WORD = 0.15
 _MANY_WORDS = 4  # a passage may contain fewer by chance; function words are not counted
 RARE_IDF = 3.9  # a word in at most 2 % of the passages
 _WINDOW_IDF = 2.3  # a word in at most 10 %: phrases of frequent words are slow to look up
+_SMALL_STORE = 1_000  # passages; here every phrase is quick to look up
 _FEW_WORDS = 2
 _AROUND = ".,;:!?…\"'“”‘’«»()[] "
 _FUNCTION_WORD = 0.5  # the weight of a word whose frequency was not counted
@@ -55,6 +56,7 @@ class LiteralQuery(NamedTuple):
     rare: frozenset[str] = frozenset()  # stems
     unspaced: bool = False
     beginnings: tuple[str, ...] = ()  # of many words: what all inflections of each have in common
+    window_idf: float = _WINDOW_IDF  # of the rarest word in a phrase to look up
 
     def phrases(self) -> list[str]:
         """The phrases to look up in the index: every passage with evidence contains one."""
@@ -77,14 +79,17 @@ class LiteralQuery(NamedTuple):
         for start in range(len(self.words) - WINDOW + 1):
             words = self.words[start : start + WINDOW]
             weights = self.weights[start : start + WINDOW]
-            if max(weights) >= _WINDOW_IDF and sum(word not in STOP_WORDS for word in words) > 1:
+            if (
+                max(weights) >= self.window_idf
+                and sum(word not in STOP_WORDS for word in words) > 1
+            ):
                 windows.append((-fsum(weights), start, " ".join(words)))
         return [window for *_, window in sorted(windows)[:LOOKUPS]]
 
 
-def literal_query(text: str, idf: Mapping[str, float]) -> LiteralQuery:
+def literal_query(text: str, idf: Mapping[str, float], passages: int = 0) -> LiteralQuery:
     """Prepare a query. `idf` holds the inverse document frequencies of its words; function words
-    may be missing."""
+    may be missing. `passages` is the size of the store, 0 if it is unknown."""
     surface = " ".join(text.lower().split())
     folded = fold(text)
     words = tuple(folded.split())
@@ -95,7 +100,9 @@ def literal_query(text: str, idf: Mapping[str, float]) -> LiteralQuery:
     if len(content) <= _FEW_WORDS and all(known.get(word, 0.0) >= RARE_IDF for word in content):
         rare = frozenset(stem for *_, stem in tokenize(" ".join(content)))
     beginnings = tuple(map(_beginning, content)) if len(content) >= _MANY_WORDS else ()
-    return LiteralQuery(surface, words, weights, rare, bool(unspaced_runs(text)), beginnings)
+    window_idf = 0.0 if 0 < passages <= _SMALL_STORE else _WINDOW_IDF
+    unspaced = bool(unspaced_runs(text))
+    return LiteralQuery(surface, words, weights, rare, unspaced, beginnings, window_idf)
 
 
 def _beginning(word: str) -> str:
@@ -141,9 +148,9 @@ def _bounded(part: str, text: str) -> bool:
 
 def run_weight(query: LiteralQuery, spaced: str) -> float:
     """The weight of the longest run in the text, from 0 to 1: the square of its share of the
-    query's weight, because a small part of a long question says little. Runs of four and five words
-    have only a part of their share, shorter ones nothing. `spaced` has a space before and after
-    every word."""
+    query's weight, because a small part of a long question is weak evidence. Runs of four and five
+    words have only a part of their share, shorter ones nothing. `spaced` has a space before and
+    after every word."""
     if len(query.words) <= LEAST_RUN:
         return 0.0
     runs = _runs(query.words, spaced)
@@ -181,7 +188,8 @@ def _runs(words: Sequence[str], spaced: str) -> list[tuple[int, int]]:
 def _interrupted(
     words: Sequence[str], first: tuple[int, int], second: tuple[int, int], spaced: str
 ) -> bool:
-    """Whether two runs are one run of the text, in which a word was lost, added or changed."""
+    """Whether the text contains both runs one after the other, with at most one word missing, added
+    or changed between them."""
     start, end = max(second[0], first[1]), second[1]
     if start - first[1] > 1 or end - start < 1:
         return False
@@ -202,7 +210,8 @@ def _weight(query: LiteralQuery, runs: Iterable[tuple[int, int]]) -> float:
     if length < LEAST_RUN:
         return 0.0
     long = min(1.0, (length - LEAST_RUN + 1) / (LONG_RUN - LEAST_RUN + 1))
-    return long * fsum(query.weights[place] for place in places) / fsum(query.weights)
+    total = fsum(query.weights)  # 0 if every passage of a tiny store has every word
+    return long * fsum(query.weights[place] for place in places) / total if total else 0.0
 
 
 # --- ranking --------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Prose: of several passages of one document that contain every word of the query, one with
-sentences comes first. Pure.
+"""Prose: of several passages of one document that contain every word of the query, those with
+sentences come first. Pure.
 
 A synopsis, a list of options or a table of contents repeats the words of a short query more often
-than the passage that explains them, so that it has a higher score. It comes right after the
-explanation. Passages of other documents keep their places.
+than the passages that explain them, so that it has a higher score. It comes after them. Passages
+of other documents keep their places.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def is_prose(text: str) -> bool:
 def put_prose_first(
     ranked: Sequence[ScoredChunk], documents: Mapping[int, int], prose: Mapping[int, bool]
 ) -> list[ScoredChunk]:
-    """Put the best passage with sentences first among the passages of its document. `prose` tells
-    of every passage that contains all words of the query whether it has sentences; others keep
-    their places, and so do all passages of other documents."""
+    """Put passages with sentences first among the passages of their document. `prose` maps
+    every passage that contains all words of the query to whether it has sentences. All other
+    passages keep their places, and so do those of other documents."""
     order = list(ranked)
     for document in {documents[chunk_id] for chunk_id in prose}:
         places = [
@@ -39,8 +39,7 @@ def put_prose_first(
             if one.chunk_id in prose and documents[one.chunk_id] == document
         ]
         passages = [ranked[place] for place in places]
-        best = next((one for one in passages if prose[one.chunk_id]), passages[0])
-        passages.sort(key=lambda one: one is not best)
+        passages.sort(key=lambda one: not prose[one.chunk_id])
         for place, one in zip(places, passages, strict=True):
             order[place] = one
     return order

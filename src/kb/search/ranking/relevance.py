@@ -27,7 +27,7 @@ _DIGITS = 4  # more would only show the noise of floating-point sums
 
 
 class Signals(NamedTuple):
-    """What a search knows about a hit.
+    """The evidence for the relevance of a hit.
 
     Words are weighted by their inverse document frequency: a word that is in no passage counts 1,
     a common one almost nothing. `words` is the sum for the query, and `coverage` the share that the
@@ -35,8 +35,8 @@ class Signals(NamedTuple):
     `known` the share that the store contains; for both, all words are equal. `chars` is the length
     of the passage: a long one contains more words by chance. `cosine` is None if the query or the
     passage has no vector. `typical` is the median cosine of the candidates. `match` is the share of
-    the highest possible BM25 score: it tells a passage that is about a word from one that has it in
-    passing. It is None if it is not known.
+    the highest possible BM25 score: it distinguishes a passage that is about a word from one that
+    mentions it in passing. It is None if it is unknown.
     """
 
     words: float
@@ -60,8 +60,8 @@ class Signals(NamedTuple):
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `chars` and `short` describe the query and the
     passage; the others rise with better signals. `matched_words` is the match in words: half of a
-    long query says more than half of a short one. `high_cosine` is the part of the cosine above
-    `knot`."""
+    long query is stronger evidence than half of a short one. `high_cosine` is the part of the
+    cosine above `knot`."""
     words, known, coverage, matched, chars, cosine, typical, match = signals
     share = _MEAN_MATCH * coverage if match is None else min(match, coverage)
     values = {
@@ -102,5 +102,5 @@ def probability(signals: Signals, parameters: Parameters) -> float:
 
 
 def is_calibrated(model: str | None) -> bool:
-    """Whether the cosines of this model have parameters of their own."""
+    """Whether there are separate parameters for the cosines of this model."""
     return model in MODELS

@@ -21,7 +21,7 @@ from kb.search.ranking.adaptive import QueryWeights
 
 FEW_WORDS = 6  # function words are not counted
 LOW_SHARE, HIGH_SHARE = 0.35, 0.5
-FACTORS, LONG_FACTORS = (0.7, 1.5), (1.0, 1.3)  # the least and the most
+FACTORS, LONG_FACTORS = (0.7, 1.5), (1.0, 1.3)  # minimum and maximum
 _MOST_BM25 = 2.2  # times the IDF: the limit for a term that fills its passage (k1 + 1)
 _BY_WORDS = ("lexical", "sparse")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kb.ports import Encoder, Store
+    from kb.ports import Encoder
 
     Rows = NDArray[np.float32]
 
@@ -39,7 +39,6 @@ class Colbert:
 
     def __init__(
         self,
-        store: Store,
         query_encoder: QueryEncoder,
         stored: StoredModel,
         encoder: Encoder | None = None,
@@ -47,7 +46,6 @@ class Colbert:
         *,
         kept: bool = True,
     ) -> None:
-        self._store = store
         self._query_encoder = query_encoder
         self._stored = stored
         self._encoder = encoder
@@ -56,7 +54,7 @@ class Colbert:
         self._kept = kept
 
     def unfit(self, text: str) -> str:
-        """The exam verdict on dense vectors, because token vectors have no exam of their own."""
+        """The exam verdict on dense vectors, because token vectors have no separate exam."""
         return exam_verdict(self._stored, "dense", text)
 
     def load(self) -> None:
@@ -65,9 +63,9 @@ class Colbert:
     def prepare(self, text: str) -> None:
         self._query(text)
 
-    def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:  # noqa: ARG002  # no text is read
+    def scores(self, text: str, chunk_ids: Sequence[int], cache: CandidateCache) -> Scores:
         query = self._query(text)
-        stored = self._store.vectors.token_vectors(self._stored.model_id, chunk_ids)
+        stored = cache.token_vectors(self._stored.model_id, chunk_ids)
         for vectors in stored.values():
             if vectors.dimension != query.dimension:
                 raise ModelBroken(
@@ -106,7 +104,7 @@ def _maxsim_of_all(query: TokenVectors, passages: Mapping[int, TokenVectors]) ->
     width = query.dimension
     rows = np.frombuffer(b"".join(one.data for one in passages.values()), np.float32)
     tokens = np.frombuffer(query.data, np.float32).reshape(-1, width)
-    # Not by `@`, which starts BLAS threads and takes longer.
+    # `@` would start BLAS threads and take longer.
     cosines: Rows = np.einsum("ij,kj->ik", tokens, rows.reshape(-1, width))
     lengths = [len(one) for one in passages.values()]
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))

@@ -14,7 +14,7 @@ from kb.types import Degraded
 from kb.values import TYPE_CHECKING, replace
 
 if TYPE_CHECKING:
-    from kb.ports import Judge, Store
+    from kb.ports import Judge
     from kb.search.rerank.stage import Reranker, RerankStage
 
 # Returns the judge, which loads its model on first use; None if it is disabled. Raises `ModelError`
@@ -34,14 +34,12 @@ class RerankerSelector:
 
     def __init__(
         self,
-        store: Store,
         query_encoder: QueryEncoder,
         judge: JudgeSource,
         *,
         keeps_tokens: bool = True,
     ) -> None:
         self._keeps_tokens = keeps_tokens
-        self._store = store
         self._query_encoder = query_encoder
         self._judge = judge
 
@@ -85,7 +83,7 @@ class RerankerSelector:
         except KbError as error:
             return Degraded(PART, "no_model", error.message)
         if judge is None:
-            return Degraded(PART, _OFF, "the judge is switched off")
+            return Degraded(PART, _OFF, "the judge is disabled")
         return CrossEncoder(judge)
 
     def _colbert(self, model: ActiveModel) -> Reranker | Degraded:
@@ -94,16 +92,15 @@ class RerankerSelector:
 
         status, stored = model.status("dense"), model.stored
         if status.is_off:
-            return Degraded(PART, _OFF, "the encoder is switched off")
+            return Degraded(PART, _OFF, "the encoder is disabled")
         if status.outputs and "tokens" not in status.outputs:
             return Degraded(PART, _LACKING, f"{status.encoder} does not produce token vectors")
         if not status.usable or stored is None:
             reason = status.degraded[0] if status.degraded else Degraded(PART, "pending", 0)
             return replace(reason, part=PART)
         if not self._keeps_tokens and not stored.tokens:
-            return Degraded(PART, _OFF, "token vectors are switched off")
+            return Degraded(PART, _OFF, "token vectors are disabled")
         return Colbert(
-            self._store,
             self._query_encoder,
             stored,
             model.encoder,

@@ -135,10 +135,10 @@ class RerankStage:
             with deadline.share():
                 reading = self._read(self.reranker, analysis.text, first, cache, elapsed_ms)
         except Stopped as error:
-            deadline.check()  # of the search; if there is time left, the fused order stays
+            deadline.check()  # of the search; if there is time left, keep the fused order
             return replace(unchanged, degraded=(failure(PART, error),))
-        except Exception as error:  # of a model or a library: the fused order stays
-            # kb's own errors explain themselves, such as a query of characters no token has.
+        except Exception as error:  # by a model or a library: keep the fused order
+            # Errors of kb need no traceback, such as a query whose characters are in no token.
             is_explained = isinstance(error, KbError) and error.__cause__ is None
             log.warning("%s failed: %s", self.name, error, exc_info=not is_explained)
             return replace(unchanged, degraded=(failure(PART, error),))

@@ -1,9 +1,10 @@
-"""Collapse: the last change of the order. Duplicates become part of a better hit, repeated texts go
-below the others, a synopsis goes below the explanation, and no document fills the first hits.
+"""Collapsing, the last stage that changes the order. Duplicates become part of a better hit, texts
+that many documents repeat move below the others, a synopsis moves below the explanation, and the
+number of first hits from one document is limited.
 
-Each batch of candidates is arranged once, whatever the number of hits, so that a longer list starts
-with the shorter one. Only the first 60 candidates change their order; later ones only lose their
-duplicates, and only if the list is long enough to show them.
+The order does not depend on the number of hits requested, so that a longer list starts with the
+shorter one. Only the first 60 candidates change their order; later ones only lose their duplicates,
+and only if the list is long enough to show them.
 """
 
 from __future__ import annotations

@@ -30,9 +30,12 @@ from kb.types import (
 )
 from kb.values import TYPE_CHECKING, dataclass, field, replace
 
+_TO_EMBED = 50  # the candidates of a search that are embedded before other passages
+
 if TYPE_CHECKING:
     from kb.ports import Store
     from kb.search.results.layout import Layout
+    from kb.types import TokenVectors
 
     # Returns how near each unit of these passages is to the query; passages without token vectors
     # are left out.
@@ -51,6 +54,7 @@ class CandidateCache:
     chunks: dict[int, Chunk] = field(default_factory=dict)
     documents: dict[int, Document] = field(default_factory=dict)
     _texts: dict[int, ChunkText] = field(default_factory=dict)
+    _tokens: dict[int, TokenVectors | None] = field(default_factory=dict)
 
     def fetch_owners(self, chunk_ids: Iterable[int]) -> None:
         """Look up the document ids of these chunks."""
@@ -58,8 +62,8 @@ class CandidateCache:
             self.owners.update(self.store.catalog.document_ids(missing))
 
     def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
-        """Read what boosts use of these chunks' documents. Raises `StoreUnusable` if a chunk does
-        not exist."""
+        """Read the fields of these chunks' documents that boosts use. Raises `StoreUnusable` if a
+        chunk does not exist."""
         chunk_ids = list(chunk_ids)
         fields = self.store.catalog.boost_fields(chunk_ids)
         self.owners.update({chunk_id: each.doc_id for chunk_id, each in fields.items()})
@@ -94,6 +98,16 @@ class CandidateCache:
         for chunk_id in chunk_ids:
             self.owner(chunk_id)
         return texts
+
+    def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
+        """The token vectors of these chunks; chunks without any are left out. Reads only those that
+        are not cached. The cache has no model ids, because a search uses a single model."""
+        chunk_ids = list(chunk_ids)
+        if missing := [chunk_id for chunk_id in chunk_ids if chunk_id not in self._tokens]:
+            self._tokens.update(dict.fromkeys(missing))
+            self._tokens.update(self.store.vectors.token_vectors(model_id, missing))
+        pairs = ((chunk_id, self._tokens[chunk_id]) for chunk_id in chunk_ids)
+        return {chunk_id: tokens for chunk_id, tokens in pairs if tokens is not None}
 
     def document(self, chunk_id: int) -> Document:
         """The document of a chunk. The chunk must have been fetched."""
@@ -159,6 +173,13 @@ class ScoreBreakdown:
         }
         ranks = {name: {**self.ranks[name], **later.ranks[name]} for name in both}
         return ScoreBreakdown(both, {**self.fused, **later.fused}, self.kind, ranks)
+
+    def to_embed(self) -> list[int]:
+        """The first candidates, if some passages have no vectors yet, including those that have
+        some."""
+        parts = (part for each in self.candidates.values() for part in each.degraded)
+        waiting = any(part.reason == "pending" for part in parts)
+        return list(self.fused)[:_TO_EMBED] if waiting else []
 
     def sources(self, chunk_id: int) -> tuple[str, ...]:
         """The sources of the retrievers that returned the chunk."""

@@ -24,7 +24,10 @@ _ITEM = compile_later(r"([ \t]*)(?:[-*+•‣◦]|\d{1,3}[.)]|[a-z]\))[ \t]+(?=\
 _PROSE = compile_later(r"[ \t]*[A-Za-z][^)]")  # most lines: matches none of the above
 _CODE = compile_later(r"[ \t]*\.\. (?:code-block|code|sourcecode|prompt|parsed-literal)::")
 _HEADING = compile_later(r"#{1,6}[ \t]+\S")
-_SENTENCE_END = compile_later(r"[.!?؟।]['\")\]»”’]*(?= )|[。！？]['\")\]」』”’]*")
+# Searching for the first character alone is faster than searching for either form.
+_SENTENCE_END = compile_later(
+    r"[.!?؟।。！？](?:(?<=[.!?؟।])['\")\]»”’]*(?= )|(?<=[。！？])['\")\]」』”’]*)"
+)
 _ABBREVIATION = compile_later(
     r"(?:(?<![^\W\d_])[^\W\d_]|e\.g|i\.e|\b(?:etc|vs|cf|[Ff]igs?|[Ee]q|No|Dr|Mrs?|Ms|St|al|approx|ca|pp?|Inc|Ltd|Jr"
     r"|Sr|Prof|[Vv]ol|[Ss]ec|[Ee]d))\.$"

@@ -1,4 +1,4 @@
-"""Signals: what a search knows about a hit, as input of `ranking.relevance`.
+"""Signals: the evidence for the relevance of a hit, as input for `ranking.relevance`.
 
 Signals come from the lists of the retrievers and from texts that are read for the hits anyway, so
 that they need no SQL statement.
@@ -81,14 +81,18 @@ class QueryTerms:
     def contained(self, text: str) -> tuple[Term, ...]:
         """The terms that `text` contains."""
         text = text[:_MAX_CHARS]
-        present = _stems(text, self.stems) if self.stems else frozenset()
+        present = _stems(text, self.stems) if self.stems else set()
         lower = text.lower() if self.inside else ""
-        return tuple(
-            term
-            for term in self.terms
-            if any(stems and stems <= present for stems in term.alternatives)
-            or term.text in (lower if term.alternatives else text)
-        )
+        contained = []
+        for term in self.terms:
+            for stems in term.alternatives:
+                if stems and stems <= present:
+                    contained.append(term)
+                    break
+            else:
+                if term.text in (lower if term.alternatives else text):
+                    contained.append(term)
+        return tuple(contained)
 
     def coverage(self, contained: Sequence[Term]) -> float:
         """The share of these terms in the sum of the weights."""
@@ -110,18 +114,18 @@ def _idf(count: int, chunks: int) -> float:
     return log(1.0 + (chunks + _ASSUMED_CHUNKS - count + 0.5) / (count + 0.5))
 
 
-def _stems(text: str, wanted: frozenset[str]) -> frozenset[str]:
+def _stems(text: str, wanted: frozenset[str]) -> set[str]:
     present = stems_in(text, wanted)
     if len(present) < len(wanted) and _may_have_parts(text, wanted - present):
         parts = [part for *_, parts in find_identifiers(text) for part in parts]
-        present |= stems_in(" ".join(parts), wanted)
-    return frozenset(present)
+        if parts:
+            present |= stems_in(" ".join(parts), wanted)
+    return present
 
 
 def match_of(analysis: Analysis, lexical: Candidates, score: float) -> float | None:
-    """The share of the highest possible BM25 score that a lexical score stands for. None if that
-    cannot be told: the passages were found in another way than by BM25, or a word was not
-    counted."""
+    """The share of the highest possible BM25 score that a lexical score stands for. None if that is
+    unknown: the passages were not found by BM25, or a word was not counted."""
     content = analysis.content
     if lexical.tiers[:1] not in (("content",), ("any",)) or content.runs:
         return None
@@ -132,8 +136,8 @@ def match_of(analysis: Analysis, lexical: Candidates, score: float) -> float | N
 
 
 def _may_have_parts(text: str, missing: Iterable[str]) -> bool:
-    """Whether identifiers may have words with these stems: a word begins with its stem, apart from
-    the last letter of the stem."""
+    """Whether identifiers in the text may contain words with these stems. A word begins with its
+    stem, except perhaps for the stem's last letter."""
     if not text.isascii():
         return True
     lower = text.lower()
@@ -198,8 +202,8 @@ class SignalSource:
         )
 
     def _match(self, chunk_id: int) -> float | None:
-        """How well the words of a chunk match. If the chunk is not in the lexical list, the lowest
-        match in the list, which is an upper bound."""
+        """How well the words of a chunk match. If the chunk is not in the lexical list, this is the
+        lowest match in the list, an upper bound."""
         lexical = self._lexical
         if lexical is None or not lexical.ranked:
             return None
@@ -209,8 +213,8 @@ class SignalSource:
         return match_of(self._analysis, lexical, one.score)
 
     def _cosine(self, chunk_id: int) -> float | None:
-        """The cosine of a chunk. If the chunk has a vector but is not in the list, the lowest
-        cosine in the list, which is an upper bound."""
+        """The cosine of a chunk. If the chunk has a vector but is not in the list, this is the
+        lowest cosine in the list, an upper bound."""
         one = self.breakdown.ranks.get("dense", {}).get(chunk_id)
         if one is not None and one.rank <= self._depth:
             return one.score
@@ -218,8 +222,8 @@ class SignalSource:
 
 
 class RelevanceLimits(NamedTuple):
-    """The minimum relevance of hits. `half` is a minimum for half of the relevance: the minimum
-    score of a profile [003]."""
+    """The minimum relevance of hits. `half` is the minimum score of a profile [003], which is
+    compared with half of the relevance."""
 
     relevance: float | None = None
     half: float | None = None

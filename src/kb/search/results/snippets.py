@@ -31,7 +31,7 @@ _FRONT = compile_later(
     r"\A(?:[\w-][\w -]*+:(?:[ \t].*+)?+\n(?:(?!---)[ \t#-].*+\n)*+)++(?:---|\.\.\.)[ \t]*+\n+"
 )
 _MAX_CHARS = 70_000  # characters of a chunk to search; only huge tables are longer
-_MAX_LINES = 6  # shown of code, lists and tables, so that ten hits fit on two pages
+_MAX_LINES = 6  # lines of code, lists and tables to show, so that ten hits fit on two pages
 _LEAST_CHARS = 40  # with less room, only the matches themselves fit
 _WORDS_SUFFICE = 2 / 3  # the share of the query's words that makes token vectors unnecessary
 _MEANING = 2.0  # the weight of the nearest sentence if the passage has none of the words

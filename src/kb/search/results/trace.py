@@ -1,5 +1,5 @@
-"""The trace of one search: the time and the facts of every stage. `--explain`, the latency log and
-the response's `timing_ms` read it."""
+"""The trace of one search: the time and the details of every stage. `--explain`, the latency log
+and the response's `timing_ms` read it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kb.values import Any, dataclass, field
 
 @dataclass(slots=True)
 class Stage:
-    """One stage with its duration and its facts."""
+    """One stage with its duration and its details."""
 
     name: str
     ms: float = 0.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EncoderSource = Callable[[], "Encoder | None"]
 
 
-_OFF = "the encoder is switched off"
+_OFF = "the encoder is disabled"
 
 
 def no_encoder() -> None:
@@ -161,7 +161,9 @@ def exam_verdict(model: StoredModel | None, output: str, text: str) -> str:
     if model is None:
         return ""
     failed = unsupported_scripts(text, (), model.failed_scripts(output))
-    return model.verdict(output) if failed or model.reads_nothing(output) else ""
+    if failed:
+        return model.verdict(output, failed)
+    return model.verdict(output) if model.reads_nothing(output) else ""
 
 
 def _made_by(model: StoredModel, spec: ModelSpec) -> bool:

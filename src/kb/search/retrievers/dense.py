@@ -101,6 +101,6 @@ def cosines(vectors: Mapping[int, Vector[float]], query: Vector[float]) -> dict[
     import numpy as np
 
     rows = np.frombuffer(b"".join(vectors.values()), np.float32).reshape(len(vectors), -1)
-    # Not by `@`, which starts BLAS threads that compete with the encoder's.
+    # `@` would start BLAS threads that compete with the encoder's.
     values = np.einsum("ij,j->i", rows, np.frombuffer(query, np.float32))
     return dict(zip(vectors, values.tolist(), strict=True))

@@ -1,6 +1,6 @@
 """The base class of retrievers that compare a query's encoding with the vectors of the store.
 
-No failure here stops a search: it is reported, and the other retrievers answer.
+A failure here never stops a search: it is reported, and the other retrievers still respond.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kb.degradation import GUESSES
 from kb.errors import InvalidRequest, Stopped, StoreError
 from kb.processes import machine_is_busy
 from kb.search.context import SearchContext
@@ -32,7 +33,7 @@ SLOW_FROM = 50_000
 
 
 class ModelRetriever(ABC):
-    """Finds chunks by the model output that has the name of the retriever."""
+    """Finds chunks by the model output with the same name as the retriever."""
 
     name: str
 
@@ -73,7 +74,7 @@ class ModelRetriever(ABC):
             matches = self._lookup(model, encoding, request)
         except Stopped:
             raise
-        except Exception as error:  # of a model or a library: the other retrievers still answer
+        except Exception as error:  # by a model or a library: use the other retrievers
             if isinstance(error, InvalidRequest) or self._is_caller_error(error):
                 raise
             return Candidates(ran=False, degraded=(failure(self.name, error),))
@@ -147,7 +148,7 @@ class ModelRetriever(ABC):
         else:
             return ()
         if self._standalone:
-            detail += "; its results here are guesses"
+            detail += GUESSES
         if reason == "language":
             detail += suggest_reader(analysis.text)
         return (Degraded(self.name, reason, detail),)

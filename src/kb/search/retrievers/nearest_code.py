@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kb.search.ranking.code import FIRST, are_code
+from kb.search.ranking.code import FIRST, are_code, has_code_name
 from kb.search.retrievers.base import Candidates
 
 if TYPE_CHECKING:
     from kb.ports import Store
 
 
-def finds_code(store: Store, candidates: Mapping[str, Candidates]) -> bool:
-    """Whether the first passages by meaning are code. Nothing is read without weighted terms,
-    whose weight depends on it."""
+def finds_code(store: Store, candidates: Mapping[str, Candidates], text: str) -> bool:
+    """Whether the query `text` is in words, and the first passages by meaning are code. Reads no
+    texts if there are no weighted terms, because only their weight depends on the result."""
     dense, sparse = candidates.get("dense"), candidates.get("sparse")
     if dense is None or sparse is None or not (dense.ran and sparse.ran):
+        return False
+    if has_code_name(text):
         return False
     nearest = [one.chunk_id for one in dense.ranked[:FIRST]]
     return are_code(store.catalog.chunk_texts(nearest).values())

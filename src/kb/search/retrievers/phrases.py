@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from kb.errors import IndexUnusable
 from kb.search.ranking.literal import NONE, Evidence, evidence, literal_query
-from kb.search.retrievers.base import RetrievalRequest
+from kb.search.retrievers.base import Candidates, RetrievalRequest
 from kb.values import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,14 +17,15 @@ LIMIT = 100  # passages to read; those that a retriever returned come first
 
 
 def find_literal(
-    store: Store, request: RetrievalRequest, idf: Mapping[str, float], prefer: Iterable[int]
+    store: Store, request: RetrievalRequest, lexical: Candidates, prefer: Iterable[int]
 ) -> dict[int, Evidence]:
-    """The passages that contain the query or a part of it, by chunk id. `prefer` holds the
-    candidates of the retrievers. Empty for FTS5 expressions, and if the index cannot be used."""
+    """The passages that contain the query or a part of it, by chunk id. `lexical` holds the
+    candidates by words, and `prefer` those of all retrievers. Empty for FTS5 expressions, and if
+    the index cannot be used."""
     analysis = request.analysis
     if analysis.empty or analysis.expression is not None:
         return {}
-    query = literal_query(analysis.text, idf)
+    query = literal_query(analysis.text, lexical.idf, lexical.frequencies.chunks)
     try:
         texts = store.fulltext.match_phrases(
             query.phrases(),

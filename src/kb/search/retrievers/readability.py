@@ -94,15 +94,18 @@ def suggest_reader(text: str, language: str | None = None) -> str:
     from kb.models import reader
     from kb.text.language import detect_language
 
-    name = reader(text, language or detect_language(text, script_only=True))
-    return "" if name is None else f"; to use {name}, which reads it: kb reindex --model {name}"
+    other = reader(text, language or detect_language(text, script_only=True))
+    if other is None:
+        return ""
+    name, spec = other
+    return f"; {spec.name} {spec.version} reads it: kb reindex --model {name}"
 
 
 def remove_unreadable(
     candidates: Mapping[str, Candidates], unreadable: Set[int], limit: int
 ) -> dict[str, Candidates]:
     """Remove unreadable chunks from the lists of the model, and cut all lists at `limit`. The lists
-    of the model become partial: they know nothing about these chunks."""
+    of the model become partial: they have no scores for these chunks."""
     return {
         name: _remove(name, each, unreadable, limit) if each.ran else each
         for name, each in candidates.items()

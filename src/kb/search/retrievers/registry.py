@@ -1,4 +1,4 @@
-"""The registry of retrievers: everything that kb knows about a retriever by its name.
+"""The registry of retrievers: the properties of each retriever, by name.
 
 A retriever is one class and one entry here. Profiles, fusion, hits, the command line, the JSON
 output and the web page read the entry. `register` adds a retriever from outside kb.
@@ -22,12 +22,12 @@ HYBRID = "hybrid"  # the mode of a search with several retrievers
 
 
 class RetrieverSpec(NamedTuple):
-    """What the rest of kb needs to know about a retriever.
+    """The properties of a retriever that the rest of kb uses.
 
     `name` is its name in profiles, in explanations and as a degraded part. `mode` is the search
     mode that runs it alone, and the prefix of its JSON fields: `vector_score`, `vector_rank`.
-    `label` is its name for people. `source` stands for it in the `sources` of a hit. `score_kind`
-    is the scale of its scores.
+    `label` is its display name. `source` stands for it in the `sources` of a hit. `score_kind` is
+    the scale of its scores.
 
     `implementation` is the retriever class as `module:class`. It is imported on first use and
     called with the `SearchContext`. `index_version` returns the version of the index it reads.

@@ -1,5 +1,7 @@
 // Requests to the server. Every failure is an ApiError with the code, message and hint of error.v1.
 
+import { t } from "./i18n.js";
+
 export class ApiError extends Error {
   constructor({ code, message, hint }, status) {
     super(message);
@@ -9,13 +11,13 @@ export class ApiError extends Error {
 
 const unreachable = {
   code: "unreachable",
-  message: "The connection failed.",
-  hint: "Check that kb serve is running. This page retries automatically.",
+  message: t("The connection failed."),
+  hint: t("Check that kb serve is running. This page retries automatically."),
 };
 
 let token = sessionStorage.getItem("kb-token");
 
-// A link may contain the token in its fragment, which is never sent to a server. Remove it at once.
+// A link may carry the token in its fragment, which is never sent to a server. Remove it at once.
 const inLink = new URLSearchParams(location.hash.slice(1)).get("token");
 if (inLink) {
   setToken(inLink);
@@ -50,7 +52,7 @@ async function request(path, options = {}) {
   } catch {
     body = {
       code: "unexpected",
-      message: `The server answered with ${response.status}.`,
+      message: t("The server answered with {status}.", { status: response.status }),
       hint: "",
     };
   }
@@ -72,6 +74,8 @@ export const get = async (path, values = {}, signal) =>
   (await request(`${path}?${query(values)}`, { signal })).json();
 export const post = async (path, body, signal) =>
   (await request(path, { method: "POST", headers: json, body: JSON.stringify(body), signal })).json();
+export const put = async (path, body) =>
+  (await request(path, { method: "PUT", headers: json, body: JSON.stringify(body) })).json();
 export const remove = async (path) =>
   (
     await request(`/documents/${path.split("/").map(encodeURIComponent).join("/")}`, {
@@ -88,7 +92,7 @@ export const upload = async (file) =>
     })
   ).json();
 
-// Server-sent events by fetch, since EventSource cannot send a token.
+// Server-sent events through fetch, because EventSource cannot send a token.
 export async function listen(onEvent, onConnectionChange) {
   for (;;) {
     try {
@@ -117,6 +121,13 @@ async function readEvents(stream, onEvent) {
       if (lines.event) onEvent(lines.event, JSON.parse(lines.data));
     }
   }
+}
+
+// Sends a request whose response is a stream of events.
+export async function stream(path, body, onEvent, signal) {
+  const options = { method: "POST", headers: json, body: JSON.stringify(body), signal };
+  const response = await request(path, options);
+  await readEvents(response.body.pipeThrough(new TextDecoderStream()), onEvent);
 }
 
 // Saves the file of a document.

@@ -3,12 +3,16 @@
 import { ApiError, get, listen, post, setToken } from "./api.js";
 import { ask } from "./ask.js";
 import { showCompared } from "./compare.js";
-import { $, h, plural, show } from "./dom.js";
+import { $, h, show } from "./dom.js";
+import { t, translatePage } from "./i18n.js";
 import { showCounts, showFilters } from "./filters.js";
 import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
-import { openNote } from "./note.js";
+import { showNotices } from "./notices.js";
+import { editNote, openNote } from "./note.js";
+import { tagList } from "./tags.js";
+import { stop } from "./written.js";
 import * as reader from "./reader.js";
 import { RETRIEVERS } from "./retrievers.js";
 import {
@@ -18,13 +22,12 @@ import {
   showError,
   showHits,
   showNothing,
-  showNotices,
   showWelcome,
 } from "./results.js";
 import { isSaved, rememberHits, rememberQuery, toggleSaved } from "./searches.js";
 import { read, request, state, write } from "./state.js";
 
-const DEBOUNCE_MS = 140; // the pause in typing after which a search starts
+const DEBOUNCE_MS = 30; // the pause in typing after which a search starts
 const PAGE = 10; // hits shown at first, and added by "Load more"
 const MOST = 200;
 const SKELETON_DELAY_MS = 180; // faster searches show no skeleton
@@ -39,6 +42,7 @@ const actions = {
   open: (hit, from) => reportErrors(() => reader.open(hit.citation.uri, from, actions, hit.chunk_id)),
   turn: (uri) => reportErrors(() => reader.open(uri, null, actions)),
   similar,
+  edit: (path) => reportErrors(() => editNote(path)),
   add: openAdd,
   ask: () => toggleView("ask"),
   again: () => search(),
@@ -74,6 +78,7 @@ async function search({ keep = false } = {}) {
   clearTimeout(typing);
   if (!keep) top = PAGE;
   pending?.abort();
+  stop();
   write();
   $("workspace").classList.toggle("comparing", state.compare && !state.ask && Boolean(state.query.trim()));
   if (!state.query.trim()) return showStart();
@@ -102,7 +107,7 @@ function enter() {
 
 // Moves the focus from the query to the first hit, once the submitted query has its results.
 function focusFirstHit() {
-  if (entered === state.query && document.activeElement === $("query")) step(1);
+  if (entered === state.query && !(state.ask && $("stop")) && document.activeElement === $("query")) step(1);
   entered = null;
 }
 
@@ -119,10 +124,20 @@ async function showResponse(response, controller, more = false) {
   rememberHits(response.query, response.hits);
   showNotices(response.degraded, actions);
   $("meta").textContent =
-    `${plural(response.returned, "passage")} in ${response.timing_ms.total.toFixed(0)} ms`;
+    t("{n} passage in {ms} ms|{n} passages in {ms} ms", {
+      n: response.returned,
+      ms: response.timing_ms.total.toFixed(0),
+    });
   document.title = `${response.query} – kb`;
   if (!response.returned) return showNothing(actions);
   showHits(response, actions, more);
+  addDetails(response, controller).catch((error) => {
+    if (!controller.signal.aborted) showFailure(error);
+  });
+}
+
+// Highlights and counts come after the hits, since nobody waits for them.
+async function addDetails(response, controller) {
   const ranges = await marks.find(
     response.query,
     response.hits.map((hit) => hit.snippet),
@@ -133,7 +148,7 @@ async function showResponse(response, controller, more = false) {
   await countFacets(controller);
 }
 
-// The counts follow the query. They come last, since nobody waits for them.
+// The counts follow the query.
 async function countFacets(controller) {
   const facets = await post("/search/facets", request(), controller.signal);
   if (!controller.signal.aborted && status) showCounts(status, facets);
@@ -141,7 +156,7 @@ async function countFacets(controller) {
 
 async function answer(controller) {
   showNotices([], actions);
-  await ask(controller, actions);
+  await ask(controller, actions, entered === state.query);
 }
 
 async function compare(controller) {
@@ -152,7 +167,7 @@ async function compare(controller) {
   );
   if (controller.signal.aborted) return;
   showNotices([], actions);
-  $("meta").textContent = `six methods in ${compared.wall_ms.toFixed(0)} ms`;
+  $("meta").textContent = t("six methods in {ms} ms", { ms: compared.wall_ms.toFixed(0) });
   showCompared(compared, actions);
 }
 
@@ -167,7 +182,7 @@ async function similar(to) {
     );
     $("workspace").classList.remove("comparing");
     showNotices(response.degraded, actions);
-    $("meta").textContent = `${plural(response.returned, "passage")} like ${to}`;
+    $("meta").textContent = t("{n} passage like {to}|{n} passages like {to}", { n: response.returned, to });
     if (response.returned) showHits(response, actions);
     else showNothing(actions);
     step(1);
@@ -202,7 +217,7 @@ function showFailure(error) {
       : {
           code: "page",
           message: String(error),
-          hint: "Reload the page; if it happens again, please report it.",
+          hint: t("Reload the page; if it happens again, please report it."),
         },
     actions,
   );
@@ -213,20 +228,25 @@ function showFailure(error) {
 async function refresh() {
   status = await get("/status");
   const vectors = {
-    ready: "vectors ready",
-    off: "words only",
-    pending: plural(status.vectors.pending, "passage") + " to embed",
+    ready: t("vectors ready"),
+    off: t("words only"),
+    pending: t("{n} passage to embed|{n} passages to embed", { n: status.vectors.pending }),
   };
   const vectorState = vectors[status.vectors.state] ?? status.vectors.state.replaceAll("_", " ");
   $("counts").textContent =
-    `${plural(status.documents, "document")} · ${plural(status.chunks, "passage")} · ${vectorState}`;
+    [
+    t("{n} document|{n} documents", { n: status.documents }),
+    t("{n} passage|{n} passages", { n: status.chunks }),
+    vectorState,
+  ].join(" · ");
   showFilters(status, () => search());
+  tagList(status.tags);
 }
 
 async function showProfiles() {
   const profiles = await get("/profiles");
   const option = (name) => h("option", { value: name, title: profiles[name].summary ?? "" }, name);
-  show($("profile"), h("option", { value: "" }, "default"), Object.keys(profiles).map(option));
+  show($("profile"), h("option", { value: "" }, t("default")), Object.keys(profiles).map(option));
   $("profile").value = state.profile;
 }
 
@@ -256,7 +276,7 @@ function onConnectionChange(error) {
   $("running").hidden = false;
   $("running-bar").hidden = true;
   $("running-text").textContent =
-    error.code === "unreachable" ? "No connection to the server" : error.message;
+    error.code === "unreachable" ? t("No connection to the server") : error.message;
 }
 
 function askForToken() {
@@ -265,11 +285,11 @@ function askForToken() {
   const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   show(
     dialog,
-    h("header", {}, h("h2", { id: "token-title" }, "This server requires a token")),
+    h("header", {}, h("h2", { id: "token-title" }, t("This server requires a token"))),
     h(
       "p",
       {},
-      "It is set with KB_SERVE_TOKEN or --token-file on the server. This tab keeps it until you close it.",
+      t("The token is set on the server with KB_SERVE_TOKEN or --token-file. This tab keeps it until you close the tab."),
     ),
     h(
       "form",
@@ -282,9 +302,9 @@ function askForToken() {
           start();
         },
       },
-      h("label", { class: "visually-hidden", for: "token" }, "Token"),
+      h("label", { class: "visually-hidden", for: "token" }, t("Token")),
       field,
-      h("button", {}, "Enter"),
+      h("button", {}, t("Enter")),
     ),
   );
   dialog.showModal();
@@ -300,14 +320,14 @@ function showModes() {
         "label",
         {},
         h("input", { type: "radio", name: "mode", value: mode }),
-        h("span", {}, label),
+        h("span", {}, t(label)),
       ),
     ),
   );
 }
 
 function syncControls() {
-  $("query").placeholder = state.ask ? "Ask a question" : "Search by words or by meaning";
+  $("query").placeholder = state.ask ? t("Ask a question") : t("Search by words or by meaning");
   labelSave();
   $("query").value = state.query;
   for (const radio of document.querySelectorAll('input[name="mode"]'))
@@ -321,7 +341,7 @@ function labelSave() {
   const on = Boolean(state.query.trim()) && isSaved(state.query);
   $("save").hidden = !state.query.trim();
   $("save").setAttribute("aria-pressed", String(on));
-  $("save").textContent = on ? "★ Saved" : "☆ Save";
+  $("save").textContent = on ? t("★ Saved") : t("☆ Save");
 }
 
 function toggleView(name) {
@@ -338,7 +358,7 @@ const isDark = () =>
     (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
 function labelTheme() {
-  $("theme").setAttribute("aria-label", isDark() ? "Switch to light mode" : "Switch to dark mode");
+  $("theme").setAttribute("aria-label", isDark() ? t("Switch to light mode") : t("Switch to dark mode"));
 }
 
 function switchTheme() {
@@ -347,7 +367,7 @@ function switchTheme() {
   try {
     localStorage.setItem("kb-theme", next);
   } catch {
-    /* storage is switched off */
+    /* storage is disabled */
   }
   labelTheme();
 }
@@ -451,6 +471,7 @@ async function start() {
   });
 }
 
+translatePage();
 read();
 syncControls();
 labelTheme();

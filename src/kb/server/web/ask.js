@@ -1,12 +1,15 @@
-// Answers to a question: quoted sentences, each with its citation.
+// Answers to a question: quoted sentences, each with its citation, and written ones.
 
 import { post } from "./api.js";
-import { $, h, plural, show } from "./dom.js";
+import { $, h, show } from "./dom.js";
+import { t } from "./i18n.js";
 import { find, marked } from "./marks.js";
 import { rememberHits, rememberQuery } from "./searches.js";
 import { filterCount, state } from "./state.js";
+import { offer } from "./written.js";
 
-export async function ask(controller, actions) {
+// Shows the quotes; with `write`, a language model also writes an answer, if there is one.
+export async function ask(controller, actions, write) {
   const body = { question: state.query, sentences: 5 };
   if (filterCount()) body.filters = state.filters;
   if (state.profile) body.profile = state.profile;
@@ -15,11 +18,22 @@ export async function ask(controller, actions) {
   rememberQuery(state.query);
   rememberHits(state.query, answer.sentences);
   document.title = `${state.query} – kb`;
-  const count = plural(answer.sentences.length, "sentence");
-  $("meta").textContent = `${answer.answered ? count : "no answer"} in ${answer.timing_ms.total.toFixed(0)} ms`;
+  const ms = answer.timing_ms.total.toFixed(0);
+  const n = answer.sentences.length;
+  $("meta").textContent = answer.answered
+    ? t("{n} sentence in {ms} ms|{n} sentences in {ms} ms", { n, ms })
+    : t("no answer in {ms} ms", { ms });
   if (!answer.answered) return showNothing(answer, actions);
   const items = answer.sentences.map((sentence) => quoted(sentence, actions));
-  show($("results-content"), h("ol", { class: "answers hits" }, items));
+  const writer = await offer(actions);
+  if (controller.signal.aborted) return;
+  show(
+    $("results-content"),
+    writer?.section ?? null,
+    writer ? h("h2", { class: "part" }, t("Quoted from your documents")) : null,
+    h("ol", { class: "answers hits" }, items),
+  );
+  if (write) writer?.write();
   const ranges = await find(state.query, answer.sentences.map(({ text }) => text), controller.signal);
   if (controller.signal.aborted) return;
   document.querySelectorAll(".answers blockquote").forEach((quote, at) => {
@@ -38,9 +52,9 @@ function quoted(sentence, actions) {
   return h(
     "li",
     { class: "hit answer" },
-    h("blockquote", { class: sentence.text.includes("\n") ? "code" : null }, sentence.text),
+    h("blockquote", { class: sentence.text.includes("\n") ? "code" : null, dir: "auto" }, sentence.text),
     h("h2", {}, h("a", { href: `/read/${citation.uri}`, onclick: open }, citation.uri)),
-    h("p", { class: "trail" }, trail.join(" › ")),
+    h("p", { class: "trail", dir: "auto" }, trail.join(" › ")),
   );
 }
 
@@ -51,14 +65,14 @@ function showNothing({ closest }, actions) {
     h(
       "section",
       { class: "empty" },
-      h("h2", {}, "Nothing here answers that"),
+      h("h2", {}, t("Nothing here answers that")),
       closest.length
-        ? [h("p", {}, "The closest passages, probably about something else:"), h("ul", {}, closest.map(link))]
+        ? [h("p", {}, t("The closest passages, probably about something else:")), h("ul", {}, closest.map(link))]
         : null,
       h(
         "div",
         { class: "acts" },
-        h("button", { type: "button", onclick: actions.ask }, "Search instead"),
+        h("button", { type: "button", onclick: actions.ask }, t("Search instead")),
       ),
     ),
   );

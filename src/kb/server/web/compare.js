@@ -1,14 +1,15 @@
 // Six search methods side by side. Hovering over a passage links it in all columns that contain it.
 
-import { $, h, plural, show } from "./dom.js";
+import { t } from "./i18n.js";
+import { $, h, show } from "./dom.js";
 
 const NAMES = {
-  fts5_only: "Words",
-  dense_only: "Meaning",
-  sparse_only: "Terms",
-  two_way_hybrid: "Words + meaning",
-  three_way_hybrid: "All three",
-  three_way_reranked: "All three, reranked",
+  fts5_only: t("Words"),
+  dense_only: t("Meaning"),
+  sparse_only: t("Terms"),
+  two_way_hybrid: t("Words + meaning"),
+  three_way_hybrid: t("All three"),
+  three_way_reranked: t("All three, reranked"),
 };
 
 export function showCompared(compared, actions) {
@@ -21,7 +22,7 @@ export function showCompared(compared, actions) {
   links.setAttribute("aria-hidden", "true");
   const columns = h(
     "div",
-    { class: "columns", tabindex: "0", role: "region", "aria-label": "Six search methods" },
+    { class: "columns", tabindex: "0", role: "region", "aria-label": t("Six search methods") },
     methods.map(([name, method]) => column(name, method, counts, methods.length, actions)),
     links,
   );
@@ -46,8 +47,8 @@ function fade(columns) {
 
 function column(name, method, counts, of, actions) {
   const summary = method.error
-    ? "failed"
-    : `${plural(method.count, "hit")}, ${method.latency_ms.toFixed(0)} ms`;
+    ? t("failed")
+    : t("{n} hit, {ms} ms|{n} hits, {ms} ms", { n: method.count, ms: method.latency_ms.toFixed(0) });
   return h(
     "section",
     { class: "column", "aria-label": NAMES[name] ?? name },
@@ -75,7 +76,7 @@ function card(hit, count, of, actions) {
     },
     h("b", {}, hit.title || hit.doc_path),
     h("span", {}, hit.section_label ?? hit.citation.uri),
-    h("span", { class: "shared" }, count > 1 ? `in ${count} of ${of}` : "only here"),
+    h("span", { class: "shared" }, count > 1 ? t("in {count} of {of}", { count, of }) : t("only here")),
   );
 }
 

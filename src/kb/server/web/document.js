@@ -1,5 +1,7 @@
-// Draws a rendered document. Only the elements and attributes below exist, whatever the server sends.
+// Renders a document. Only the elements and attributes below are created, whatever the server
+// sends.
 
+import { t } from "./i18n.js";
 import { get } from "./api.js";
 import { h } from "./dom.js";
 
@@ -16,6 +18,7 @@ export function draw(rendering) {
 
 function element(node, document) {
   if (typeof node === "string") return node;
+  if (node.tag === "math") return math(node);
   if (!TAGS.has(node.tag)) return "";
   const children = node.children.map((child) => element(child, document));
   const attributes = { id: node.id, start: node.start };
@@ -25,8 +28,32 @@ function element(node, document) {
   if (node.tag === "code" && node.language) return h("code", attributes, highlighted(node.children[0] ?? ""));
   if (node.tag === "pre") return h("pre", { ...attributes, tabindex: "0" }, children);
   if (node.tag === "table")
-    return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" }, h("table", attributes, children));
+    return h("div", { class: "table", tabindex: "0", role: "group", "aria-label": t("Table") }, h("table", attributes, children));
   return h(node.tag, attributes, children);
+}
+
+// --- formulas ------------------------------------------------------------------------------------
+
+const MATHML = "http://www.w3.org/1998/Math/MathML";
+const MATH_TAGS = new Set(
+  "mrow mi mn mo mtext mspace msup msub msubsup mover munder munderover mfrac msqrt mroot mtable mtr mtd".split(" "),
+);
+const MATH_ATTRIBUTES = ["width", "stretchy", "accent", "linethickness", "mathvariant"];
+
+function math(node) {
+  const drawn = document.createElementNS(MATHML, "math");
+  if (node.display) drawn.setAttribute("display", "block");
+  drawn.append(...node.children.map(mathElement));
+  return drawn;
+}
+
+function mathElement(node) {
+  if (typeof node === "string") return node;
+  const drawn = document.createElementNS(MATHML, MATH_TAGS.has(node.tag) ? node.tag : "mrow");
+  for (const name of MATH_ATTRIBUTES) if (node[name]) drawn.setAttribute(name, node[name]);
+  if (node.aligned) drawn.setAttribute("class", "aligned");
+  drawn.append(...node.children.map(mathElement));
+  return drawn;
 }
 
 function link({ href }, children) {
@@ -39,7 +66,7 @@ function link({ href }, children) {
   );
 }
 
-// Images come by fetch, since an element could not send the token.
+// Images are fetched, because an img element cannot send the token.
 function image({ image: path, alt }, document) {
   const shown = h("img", { alt, class: "loading" });
   get("/images", { document, path })
@@ -47,7 +74,7 @@ function image({ image: path, alt }, document) {
       shown.src = `data:${media_type};base64,${data}`;
       shown.classList.remove("loading");
     })
-    .catch(() => shown.replaceWith(h("span", { class: "missing" }, `[image: ${alt}]`)));
+    .catch(() => shown.replaceWith(h("span", { class: "missing" }, t("[image: {alt}]", { alt }))));
   return shown;
 }
 

@@ -1,5 +1,7 @@
 // Creates elements: h("a", {href: "/"}, "home"). Text is never parsed as HTML.
 
+import { t } from "./i18n.js";
+
 export const $ = (id) => document.getElementById(id);
 
 export function h(tag, attributes = {}, ...children) {
@@ -26,16 +28,13 @@ export function show(parent, ...children) {
   parent.replaceChildren(...children.flat(Infinity).filter(Boolean));
 }
 
-export const plural = (count, one, many = one + "s") =>
-  `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-
 export function head(id, title, dialog) {
   const close = h(
     "button",
     {
       type: "button",
       class: "quiet icon close",
-      "aria-label": "Close",
+      "aria-label": t("Close"),
       onclick: () => dialog.close(),
     },
     "×",

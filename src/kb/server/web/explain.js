@@ -1,5 +1,6 @@
 // Explains the results: the stages of the search, and a bar for each retriever's score of a hit.
 
+import { t } from "./i18n.js";
 import { h } from "./dom.js";
 import { RETRIEVERS } from "./retrievers.js";
 
@@ -10,7 +11,7 @@ const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toP
 
 const time = (ms) => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
 
-// The longest bar of each retriever: every retriever has its own scale.
+// The highest score of each retriever, because every retriever has its own scale.
 export function scales(response) {
   const longest = {};
   for (const hit of response.hits) {
@@ -25,14 +26,14 @@ function contributions(hit, response) {
   const explanation = response.explain?.hits?.find((each) => each.chunk_id === hit.chunk_id);
   const rows = RETRIEVERS.map(({ name, mode, label, style }) => ({
     part: name,
-    name: label,
+    name: t(label),
     style,
     rank: hit.retrieval[`${mode}_rank`],
     score: hit.retrieval[`${mode}_score`] ?? explanation?.scores?.[name] ?? null,
   }));
   rows.push({
     part: "rerank",
-    name: "Reranking",
+    name: t("Reranking"),
     style: "by-judge",
     rank: null,
     score: hit.retrieval.rerank_score,
@@ -59,8 +60,8 @@ export function why(hit, response, longest) {
     h(
       "p",
       { class: "sum" },
-      `${hit.score_kind} score ${number(hit.score)}`,
-      factors.length ? `, including ${factors.join(", ")}` : "",
+      t("{kind} score {score}", { kind: hit.score_kind, score: number(hit.score) }),
+      factors.length ? t(", including {factors}", { factors: factors.join(", ") }) : "",
     ),
   );
 }
@@ -72,8 +73,8 @@ function bar({ name, style, rank, score }, longest) {
   return [
     h("dt", {}, name),
     h("dd", { class: `track ${style} ${score === null ? "none" : ""}` }, fill),
-    h("dd", {}, rank ? `no. ${rank}` : "–"),
-    h("dd", {}, score === null ? "not found" : number(score)),
+    h("dd", {}, rank ? t("no. {rank}", { rank }) : "–"),
+    h("dd", {}, score === null ? t("not found") : number(score)),
   ];
 }
 
@@ -91,8 +92,8 @@ export function searchStages(response) {
   );
   return h(
     "section",
-    { class: "search-stages", "aria-label": "Search stages" },
-    h("h2", {}, `Profile ${response.profile}, ${time(response.timing_ms.total)}`),
+    { class: "search-stages", "aria-label": t("Search stages") },
+    h("h2", {}, t("Profile {name}, {time}", { name: response.profile, time: time(response.timing_ms.total) })),
     h("p", { class: "pipeline" }, pipeline),
     strip,
     h(
@@ -108,12 +109,12 @@ export function searchStages(response) {
 
 // The first retriever encodes the query for all of them; the others wait for it.
 function ofWhich({ encoding_ms: encoding }) {
-  return encoding >= 0.1 ? ` (encoding the query: ${time(encoding)})` : "";
+  return encoding >= 0.1 ? ` (${t("encoding the query: {time}", { time: time(encoding) })})` : "";
 }
 
 // The difference between the total and the sum of the stages.
 function rest(stages, total) {
   const between = total - stages.reduce((sum, { ms }) => sum + ms, 0);
-  if (between >= 0.05) return h("li", {}, `other ${time(between)}`);
-  return between < -0.05 ? h("li", {}, "some in parallel") : null;
+  if (between >= 0.05) return h("li", {}, `${t("other")} ${time(between)}`);
+  return between < -0.05 ? h("li", {}, t("some in parallel")) : null;
 }

@@ -1,6 +1,7 @@
 // Filters, each with its number of documents in the whole store.
 
-import { $, h, plural, show } from "./dom.js";
+import { t } from "./i18n.js";
+import { $, h, show } from "./dom.js";
 import { filterCount, set, state, toggle } from "./state.js";
 
 const SHORT = 8;
@@ -8,10 +9,10 @@ const SHORT = 8;
 // Shows the counts of a search beside the choices; without one, those of the whole store.
 export function showCounts(status, facets) {
   $("counted").textContent = facets
-    ? `${plural(facets.documents, "document")} for this query`
-    : "Counts of documents in the whole store";
+    ? t("{n} document for this query|{n} documents for this query", { n: facets.documents })
+    : t("Counts of documents in the whole store");
   const counts = facets ?? status;
-  const names = { type: "by_type", kind: "by_kind", tags: "tags" };
+  const names = { type: "by_type", kind: "by_kind", scope: "by_scope", tags: "tags" };
   for (const row of $("facets").querySelectorAll(".choice")) {
     const box = row.querySelector("input");
     if (!names[box.name]) continue;
@@ -31,15 +32,15 @@ export function showFilters(status, changed) {
   );
   show(
     $("facets"),
-    h("p", { class: "counted", id: "counted" }, "Counts of documents in the whole store"),
-    facet("Format", "type", status.by_type, apply),
-    facet("Kind", "kind", kinds, apply),
+    h("p", { class: "counted", id: "counted" }, t("Counts of documents in the whole store")),
+    facet(t("Format"), "type", status.by_type, apply),
+    facet(t("Kind"), "kind", kinds, apply),
     scope(status.by_scope, apply),
-    facet("Tags", "tags", status.tags, apply, SHORT),
+    facet(t("Tags"), "tags", status.tags, apply, SHORT),
     h(
       "div",
       { class: "facet" },
-      h("label", { class: "label", for: "path-glob" }, "Path"),
+      h("label", { class: "label", for: "path-glob" }, t("Path")),
       h("input", {
         type: "text",
         id: "path-glob",
@@ -54,9 +55,9 @@ export function showFilters(status, changed) {
     h(
       "fieldset",
       { class: "facet" },
-      h("legend", {}, "Dated"),
-      date("after", "from", apply),
-      date("before", "before", apply),
+      h("legend", {}, t("Dated")),
+      date("after", t("from"), apply),
+      date("before", t("before"), apply),
     ),
   );
   count();
@@ -64,7 +65,7 @@ export function showFilters(status, changed) {
 
 function count() {
   const all = filterCount();
-  $("filter-count").textContent = all ? `${all} on` : "";
+  $("filter-count").textContent = all ? t("{n} on", { n: all }) : "";
 }
 
 function date(name, label, apply) {
@@ -116,7 +117,7 @@ function facet(title, name, counts, apply, most = Infinity) {
             hidden[0].querySelector("input").focus();
           },
         },
-        `${hidden.length} more`,
+        t("{n} more", { n: hidden.length }),
       )
     : null;
   return h("fieldset", { class: "facet" }, h("legend", {}, title), rows, more);
@@ -133,7 +134,7 @@ function scope(counts, apply) {
       apply();
     }),
   );
-  return h("fieldset", { class: "facet" }, h("legend", {}, "Scope"), rows);
+  return h("fieldset", { class: "facet" }, h("legend", {}, t("Scope")), rows);
 }
 
 function choice(value, n, type, name, checked, hidden, changed) {
@@ -148,7 +149,7 @@ function choice(value, n, type, name, checked, hidden, changed) {
     "label",
     { class: "choice", hidden },
     box,
-    h("span", {}, value.replaceAll("_", " ")),
+    h("span", {}, name === "kind" ? t(value.replaceAll("_", " ")) : value),
     h("span", { class: "n" }, String(n)),
   );
 }

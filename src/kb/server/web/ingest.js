@@ -1,7 +1,8 @@
 // Adds files, by path, by choosing or by dropping them; and shows the progress of embedding.
 
+import { t } from "./i18n.js";
 import { ApiError, post, upload } from "./api.js";
-import { $, h, head, plural, show } from "./dom.js";
+import { $, h, head, show } from "./dom.js";
 
 let report = null;
 
@@ -26,15 +27,15 @@ export function openAdd() {
   report = h("ul", { class: "done", role: "status" });
   show(
     dialog,
-    head("add-title", "Add to the knowledge base", dialog),
+    head("add-title", t("Add to the knowledge base"), dialog),
     h(
       "label",
       { class: "target" },
       files,
-      h("b", {}, "Choose files"),
-      " or drop them anywhere on the page",
+      h("b", {}, t("Choose files")),
+      t(" or drop them anywhere on the page"),
     ),
-    h("h3", {}, h("label", { for: "add-path" }, "A file or folder on the server's machine")),
+    h("h3", {}, h("label", { for: "add-path" }, t("A file or folder on the server's machine"))),
     h(
       "form",
       {
@@ -45,12 +46,12 @@ export function openAdd() {
         },
       },
       path,
-      h("button", {}, "Read"),
+      h("button", {}, t("Read")),
     ),
     h(
       "p",
       { id: "add-about" },
-      "Ingest a folder again to update the store; unchanged files are skipped.",
+      t("Ingest a folder again to update the store; unchanged files are skipped."),
     ),
     report,
   );
@@ -75,7 +76,7 @@ function line(name, text, good) {
 
 async function addAndReport(name, work) {
   if (!$("add").open) openAdd();
-  const waiting = line(name, "reading", null);
+  const waiting = line(name, t("reading"), null);
   try {
     const done = await work();
     waiting.remove();
@@ -92,17 +93,17 @@ async function addAndReport(name, work) {
 
 function summary(done) {
   const parts = [
-    [done.added.length, "added"],
-    [done.changed.length, "changed"],
-    [done.removed.length, "removed"],
-    [done.unchanged, "unchanged"],
-    [done.failed.length, "failed"],
+    [done.added.length, t("added")],
+    [done.changed.length, t("changed")],
+    [done.removed.length, t("removed")],
+    [done.unchanged, t("unchanged")],
+    [done.failed.length, t("failed")],
   ];
   return (
     parts
       .filter(([count]) => count)
       .map(([count, what]) => `${count} ${what}`)
-      .join(", ") || "no supported files"
+      .join(", ") || t("no supported files")
   );
 }
 
@@ -152,7 +153,7 @@ export function showProgress(name, now) {
   $("running-bar").value = now.done;
   if (embedding)
     $("running-text").textContent =
-      `Embedding ${now.done.toLocaleString("en")} of ${plural(now.total, "passage")}, ${now.per_second} per second`;
-  else if (ingesting) $("running-text").textContent = `Reading ${now.path || "…"}`;
-  else if (now.state === "failed") $("running-text").textContent = `Embedding is paused: ${now.error}`;
+      t("Embedding {done} of {n} passage, {speed} per second|Embedding {done} of {n} passages, {speed} per second", { done: now.done, n: now.total, speed: now.per_second });
+  else if (ingesting) $("running-text").textContent = t("Reading {path}", { path: now.path || "…" });
+  else if (now.state === "failed") $("running-text").textContent = t("Embedding is paused: {reason}", { reason: now.error });
 }

@@ -1,7 +1,8 @@
-// Keyboard shortcuts. Letters are shortcuts only outside of input fields.
+// Keyboard shortcuts. Letters are shortcuts only outside input fields.
 
+import { LANGUAGES, language, setLanguage, t } from "./i18n.js";
 import { $, h, head, show } from "./dom.js";
-import { KEYS } from "./results.js";
+import { KEYS } from "./shortcuts.js";
 
 const TYPED = "input:not([type=checkbox]):not([type=radio]), textarea, select";
 
@@ -46,12 +47,18 @@ export function step(by) {
   all[at].closest(".hit, .card").scrollIntoView({ block: "nearest" });
 }
 
+function languageChoice() {
+  const option = ([value, name]) => h("option", { value, lang: value, selected: value === language }, name);
+  const choice = h("select", { id: "language", onchange: () => setLanguage(choice.value) }, Object.entries(LANGUAGES).map(option));
+  return h("p", { class: "labeled language" }, h("label", { for: "language" }, t("Language")), choice);
+}
+
 export function openHelp() {
   const dialog = $("help");
   if (dialog.open) return;
   show(
     dialog,
-    head("help-title", "Keyboard", dialog),
+    head("help-title", t("Keyboard"), dialog),
     h(
       "dl",
       {},
@@ -64,6 +71,7 @@ export function openHelp() {
         h("dd", {}, what),
       ]),
     ),
+    languageChoice(),
   );
   dialog.showModal();
 }

@@ -9,7 +9,7 @@ const COMMON = new Set(
   ),
 );
 
-// What the server accepts in one request; a page rarely shows more.
+// The server's limits for one request; a page rarely shows more.
 const MAX_TEXTS = 2000;
 const MAX_CHARS = 200000;
 

@@ -1,5 +1,6 @@
 // The pages of a PDF as images, loaded when they come into view, with the passage marked.
 
+import { t } from "./i18n.js";
 import { get } from "./api.js";
 import { h, show } from "./dom.js";
 
@@ -34,7 +35,7 @@ const load = (document, page, chunk) => get("/page-images", { document, page, ch
 
 function draw(figure, { image, media_type, width, height, boxes, pages }, page) {
   figure.style.aspectRatio = `${width} / ${height}`;
-  const img = h("img", { alt: `Page ${page} of ${pages}`, width, height });
+  const img = h("img", { alt: t("Page {page} of {pages}", { page, pages }), width, height });
   img.src = `data:${media_type};base64,${image}`;
   const marks = boxes.map(([left, top, wide, high]) => {
     const box = h("span", { class: "box", "aria-hidden": "true" });
@@ -46,5 +47,5 @@ function draw(figure, { image, media_type, width, height, boxes, pages }, page) 
     });
     return box;
   });
-  show(figure, img, marks, h("figcaption", {}, `Page ${page} of ${pages}`));
+  show(figure, img, marks, h("figcaption", {}, t("Page {page} of {pages}", { page, pages })));
 }

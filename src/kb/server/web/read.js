@@ -3,21 +3,24 @@
 import { ApiError, download, get, setToken } from "./api.js";
 import { draw } from "./document.js";
 import { $, button, h, show } from "./dom.js";
+import { t, translatePage } from "./i18n.js";
 import { find, marked } from "./marks.js";
+import { editNote } from "./note.js";
 import { showPages } from "./pages.js";
 import { lastSearch } from "./searches.js";
+import { tagButton, tagList } from "./tags.js";
 
-const AROUND = 1000; // lines before and after the cited ones, in a long text
+const AROUND = 1000; // lines shown before and after the cited ones in a long text
 const STATES = {
-  moved: "The text has moved within its file since it was indexed. This is its current place.",
-  stale: "The file was changed or removed. This is the indexed text.",
+  moved: t("The text has moved within its file since it was indexed. This is its current place."),
+  stale: t("The file was changed or removed. This is the indexed text."),
 };
 const path = location.pathname.slice("/read/".length);
 const searched = lastSearch();
 
 async function start() {
   const fragment = decodeURIComponent(location.hash);
-  const isPlace = /^#(L\d+(-L\d+)?|page=\d+)$/.test(fragment);
+  const isPlace = /^#(L\d+(-L\d+)?|page=\d+(,passage=\d+)?)$/.test(fragment);
   const uri = path + (isPlace ? fragment : "");
   try {
     showDocument(await get("/renderings", { uri }), fragment);
@@ -31,6 +34,7 @@ async function showDocument(rendering, fragment) {
   document.title = `${rendering.title || rendering.doc_path} – kb`;
   showHead(rendering);
   showState(rendering);
+  get("/tags").then(({ tags }) => tagList(tags), () => null);
   const article = $("document");
   if (rendering.kind === "pages") {
     const hit = searched.hits.find((each) => each.uri === citation.uri);
@@ -42,7 +46,7 @@ async function showDocument(rendering, fragment) {
     show(article, draw(rendering));
     const first = article.firstElementChild;
     if (first?.matches("h2") && first.textContent.trim() === rendering.title.trim()) {
-      first.classList.add("visually-hidden"); // the title above says the same
+      first.classList.add("visually-hidden"); // it repeats the title above
       rendering.outline.shift();
     }
     if (citation.start && fragment.startsWith("#L")) await markPassage(article, citation);
@@ -51,7 +55,7 @@ async function showDocument(rendering, fragment) {
   article.setAttribute("aria-busy", "false");
   showOutline(rendering.outline);
   showHitLinks(citation.uri);
-  await showSimilar(rendering.doc_path);
+  await Promise.all([showBacklinks(rendering.doc_path), showSimilar(rendering.doc_path)]);
 }
 
 // --- above the document --------------------------------------------------------------------------
@@ -60,7 +64,7 @@ function showHead(rendering) {
   const { citation, doc_path, tags, type, date } = rendering;
   show(
     $("doc-head"),
-    h("h1", {}, rendering.title || doc_path),
+    h("h1", { dir: "auto" }, rendering.title || doc_path),
     h("p", { class: "where" }, citation.uri),
     h(
       "p",
@@ -68,26 +72,30 @@ function showHead(rendering) {
       h("span", { class: "badge" }, type),
       h("span", { class: "badge" }, date.slice(0, 10)),
       tags.map((tag) => h("span", { class: "tag" }, tag)),
+      tagButton(doc_path),
     ),
   );
   const editor = citation.link && !citation.link.startsWith("file:") ? citation.link : null;
   show(
     $("tools"),
-    button("Copy citation", async (event) => {
+    button(t("Copy citation"), async (event) => {
       const pressed = event.currentTarget;
       await navigator.clipboard?.writeText(citation.uri).catch(() => null);
-      pressed.textContent = "Copied";
+      pressed.textContent = t("Copied");
     }),
-    editor ? h("a", { class: "button plain-button", href: editor }, "Open in the editor") : null,
+    doc_path.startsWith("note:")
+      ? button(t("Edit"), () => editNote(doc_path).catch(showFailure), { id: "edit" })
+      : null,
+    editor ? h("a", { class: "button plain-button", href: editor }, t("Open in the editor")) : null,
     rendering.has_file
-      ? button("Download original", () => download(doc_path).catch(showFailure))
+      ? button(t("Download original"), () => download(doc_path).catch(showFailure))
       : null,
   );
 }
 
 function showState({ state, reason }) {
   if (state === "exact") return;
-  const text = reason ? `This is the indexed text: ${reason}.` : STATES[state];
+  const text = reason ? t("This is the indexed text: {reason}.", { reason }) : STATES[state];
   show($("notices"), h("div", { class: "notice", role: "status" }, h("p", {}, text)));
 }
 
@@ -98,7 +106,7 @@ function showOutline(outline) {
   const least = Math.min(...outline.map(({ level }) => level));
   show(
     nav,
-    h("h2", {}, "Contents"),
+    h("h2", {}, t("Contents")),
     h(
       "ol",
       {},
@@ -122,9 +130,9 @@ function showHitLinks(uri) {
   nav.hidden = false;
   show(
     nav,
-    link("‹ Previous hit", hits[at - 1]),
-    h("span", { class: "place" }, `${at + 1} of ${hits.length}`),
-    link("Next hit ›", hits[at + 1]),
+    link(t("‹ Previous hit"), hits[at - 1]),
+    h("span", { class: "place" }, t("{at} of {n}", { at: at + 1, n: hits.length })),
+    link(t("Next hit ›"), hits[at + 1]),
   );
 }
 
@@ -170,13 +178,13 @@ function showLines(article, { text, citation, type }) {
   const lines = (from, to) => Array.from({ length: to - from + 1 }, (_, at) => line(from + at));
   const rest = (from, to) =>
     button(
-      `Show lines ${from} to ${to}`,
+      t("Show lines {from} to {to}", { from, to }),
       (event) => event.currentTarget.replaceWith(...lines(from, to)),
       { class: "plain-button rest" },
     );
   const region = h(
     "div",
-    { class: "text", tabindex: "0", role: "region", "aria-label": type === "code" ? "Code" : "Text" },
+    { class: "text", tabindex: "0", role: "region", "aria-label": type === "code" ? t("Code") : t("Text") },
     first > 1 ? rest(1, first - 1) : null,
     lines(first, last),
     last < all.length ? rest(last + 1, all.length) : null,
@@ -187,6 +195,16 @@ function showLines(article, { text, citation, type }) {
 
 // --- below the document --------------------------------------------------------------------------
 
+async function showBacklinks(to) {
+  const { documents } = await get("/documents", { links_to: to, limit: 20 }).catch(() => ({ documents: [] }));
+  const others = documents.filter(({ doc_path }) => doc_path !== to);
+  if (!others.length) return;
+  const section = $("backlinks");
+  section.hidden = false;
+  const item = ({ doc_path, title }) => h("li", {}, h("a", { href: `/read/${doc_path}`, dir: "auto" }, title || doc_path));
+  show(section, h("h2", {}, t("Linked from")), h("ul", {}, others.map(item)));
+}
+
 async function showSimilar(to) {
   const { hits } = await get("/similar", { to, top: 5 }).catch(() => ({ hits: [] }));
   if (!hits.length) return;
@@ -194,7 +212,7 @@ async function showSimilar(to) {
   section.hidden = false;
   show(
     section,
-    h("h2", {}, "Similar"),
+    h("h2", {}, t("Similar")),
     h(
       "ul",
       {},
@@ -219,10 +237,10 @@ function showFailure(error) {
     h(
       "section",
       { class: "empty", role: "alert" },
-      h("h2", {}, error.status === 404 ? "There is no such document" : "The document cannot be shown"),
+      h("h2", {}, error.status === 404 ? t("There is no such document") : t("The document cannot be shown")),
       h("p", {}, error.message ?? String(error)),
       error.hint ? h("p", {}, error.hint) : null,
-      h("p", {}, h("a", { href: "/" }, "Back to the search")),
+      h("p", {}, h("a", { href: "/" }, t("Back to the search"))),
     ),
   );
 }
@@ -239,13 +257,15 @@ function askForToken() {
     h(
       "form",
       { class: "field", onsubmit: enter },
-      h("label", { for: "token" }, "This server requires a token"),
+      h("label", { for: "token" }, t("This server requires a token")),
       field,
-      h("button", {}, "Enter"),
+      h("button", {}, t("Enter")),
     ),
   );
 }
 
+// Shows a note again once its form is closed.
+$("note").addEventListener("close", () => location.reload());
 addEventListener("hashchange", () => {
   if (/^#(L|page=)/.test(location.hash)) location.reload();
 });
@@ -253,4 +273,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the URL fragment holds the place
   $("document").focus();
 });
+translatePage();
 start();

@@ -1,17 +1,18 @@
 // Shows a document at a citation: its lines with the cited ones highlighted, or a page of a PDF.
 
+import { t } from "./i18n.js";
 import { get } from "./api.js";
 import { $, button, h, show } from "./dom.js";
 import { find, marked } from "./marks.js";
 import { state } from "./state.js";
 
-const AROUND = 300; // lines before and after the cited ones, in a long document
+const AROUND = 300; // lines shown before and after the cited ones in a long document
 let opener = null;
 let shown = null;
 
 const STATES = {
-  moved: "The text has moved within its file since it was indexed. This is its current place.",
-  stale: "The file was changed or removed. This is the indexed text.",
+  moved: t("The text has moved within its file since it was indexed. This is its current place."),
+  stale: t("The file was changed or removed. This is the indexed text."),
 };
 
 export const isOpen = () => !$("reader").hidden;
@@ -35,11 +36,12 @@ export async function open(uri, from, actions, chunkId = null) {
 
 function top(passage, title, actions) {
   const { uri, page } = passage.citation;
-  const shut = { class: "quiet icon close", "aria-label": "Close the document" };
+  const shut = { class: "quiet icon close", "aria-label": t("Close the document") };
   const acts = [
-    h("a", { class: "button plain-button", href: `/read/${uri}` }, "Open the page"),
-    button("Copy citation", (event) => copy(uri, event.currentTarget)),
-    button("Find similar", () => actions.similar(shown)),
+    h("a", { class: "button plain-button", href: `/read/${uri}` }, t("Open the page")),
+    button(t("Copy citation"), (event) => copy(uri, event.currentTarget)),
+    button(t("Find similar"), () => actions.similar(shown)),
+    uri.startsWith("note:") ? button(t("Edit"), () => actions.edit(uri.split("#")[0])) : null,
     page ? turn(passage, actions) : null,
   ];
   return h(
@@ -54,7 +56,7 @@ function top(passage, title, actions) {
 
 function changed(passage) {
   if (passage.state === "exact") return h("div");
-  return h("div", { class: "notice", role: "status" }, h("p", {}, passage.reason ? `This is the indexed text: ${passage.reason}.` : STATES[passage.state]));
+  return h("div", { class: "notice", role: "status" }, h("p", {}, passage.reason ? t("This is the indexed text: {reason}.", { reason: passage.reason }) : STATES[passage.state]));
 }
 
 // Scrolls only the text; the results beside it stay in place.
@@ -77,15 +79,15 @@ export function close({ stay = false } = {}) {
 
 async function copy(text, button) {
   await navigator.clipboard?.writeText(text).catch(() => null);
-  button.textContent = "Copied";
+  button.textContent = t("Copied");
 }
 
 function turn(passage, actions) {
   const to = (number) => `${passage.citation.uri.split("#")[0]}#page=${number}`;
   const at = passage.citation.page;
   return [
-    button("Previous page", () => actions.turn(to(at - 1)), { disabled: at <= 1 }),
-    button("Next page", () => actions.turn(to(at + 1))),
+    button(t("Previous page"), () => actions.turn(to(at - 1)), { disabled: at <= 1 }),
+    button(t("Next page"), () => actions.turn(to(at + 1))),
   ];
 }
 
@@ -114,7 +116,7 @@ async function page(passage, chunkId) {
       class: "text prose",
       tabindex: "0",
       role: "region",
-      "aria-label": `Page ${passage.citation.page}`,
+      "aria-label": t("Page {page}", { page: passage.citation.page }),
     },
     children,
   );
@@ -122,7 +124,7 @@ async function page(passage, chunkId) {
 
 async function lines(passage) {
   const { start, end } = passage.citation;
-  const region = h("div", { class: "text", tabindex: "0", role: "region", "aria-label": "Text" });
+  const region = h("div", { class: "text", tabindex: "0", role: "region", "aria-label": t("Text") });
   if (passage.state === "stale" || !start) {
     region.append(...drawn(passage.text.split("\n"), start ?? 1, start, end));
     return region;
@@ -144,10 +146,10 @@ async function lines(passage) {
       },
       text,
     );
-  if (first > 1) region.append(rest(`Show lines 1 to ${first - 1}`, 1, first - 1));
+  if (first > 1) region.append(rest(t("Show lines {from} to {to}", { from: 1, to: first - 1 }), 1, first - 1));
   region.append(...draw(first, last));
   if (last < all.length)
-    region.append(rest(`Show lines ${last + 1} to ${all.length}`, last + 1, all.length));
+    region.append(rest(t("Show lines {from} to {to}", { from: last + 1, to: all.length }), last + 1, all.length));
   return region;
 }
 

@@ -1,10 +1,13 @@
 // Shows hits, or a message if there are none.
 
-import { $, button, h, plural, show } from "./dom.js";
+import { t } from "./i18n.js";
+import { KEYS } from "./shortcuts.js";
+import { $, button, h, show } from "./dom.js";
 import { scales, searchStages, why } from "./explain.js";
 import { marked } from "./marks.js";
 import { RETRIEVERS } from "./retrievers.js";
 import { filterCount, state } from "./state.js";
+import { tagButton } from "./tags.js";
 import { forget, recent, saved } from "./searches.js";
 
 export function showHits(response, actions, more = false) {
@@ -20,12 +23,12 @@ export function showHits(response, actions, more = false) {
     $("results-content"),
     response.explain ? searchStages(response) : null,
     list,
-    more ? h("p", { class: "acts" }, button("Load more", actions.more, { id: "load-more" })) : null,
+    more ? h("p", { class: "acts" }, button(t("Load more"), actions.more, { id: "load-more" })) : null,
   );
   if (focused) list.querySelector(`[data-chunk="${focused}"] h2 a`)?.focus({ preventScroll: true });
 }
 
-// Below, a hit is more likely about something else, as in kb.relevance.
+// Below this relevance, a hit is more likely to be about something else; as in kb.relevance.
 const WEAK = 0.5;
 
 // The index from which all further hits are weak.
@@ -35,7 +38,7 @@ function weakFrom(hits) {
   return index;
 }
 
-// Passages of one document stand together, below its best one. Weak matches stay apart.
+// Passages of one document are grouped below its best one. Weak matches stay separate.
 export function groupHits(hits) {
   const weak = weakFrom(hits);
   const grouped = (part) => {
@@ -53,7 +56,7 @@ function divider(index) {
   return h(
     "li",
     { class: "divider" },
-    h("span", {}, index ? "Weak matches" : "Nothing relevant found. Weak matches"),
+    h("span", {}, index ? t("Weak matches") : t("Nothing relevant found. Weak matches")),
   );
 }
 
@@ -64,8 +67,8 @@ function relevance(hit) {
   fill.style.width = percent.replace(" ", "");
   return h(
     "span",
-    { class: hit.relevance < WEAK ? "relevance weak" : "relevance", title: `relevance ${percent}` },
-    h("span", { class: "visually-hidden" }, `relevance ${percent}`),
+    { class: hit.relevance < WEAK ? "relevance weak" : "relevance", title: t("relevance {percent}", { percent }) },
+    h("span", { class: "visually-hidden" }, t("relevance {percent}", { percent })),
     h("span", { class: "track", "aria-hidden": "true" }, fill),
   );
 }
@@ -73,7 +76,7 @@ function relevance(hit) {
 function one(hit, response, longest, actions, continues = false) {
   const headings = hit.heading_path.filter((heading, at) => at > 0 || heading !== hit.title);
   const trail = [
-    hit.doc_path.startsWith("note:") ? "note" : hit.doc_path.split("/").slice(0, -1).join("/"),
+    hit.doc_path.startsWith("note:") ? t("note") : hit.doc_path.split("/").slice(0, -1).join("/"),
     ...headings,
   ];
   return h(
@@ -89,6 +92,7 @@ function one(hit, response, longest, actions, continues = false) {
           "a",
           {
             href: opened(hit),
+            dir: "auto",
             onclick: openPanel(hit, actions),
           },
           continues ? headings.at(-1) || hit.citation.uri.split("#").at(-1) : hit.title || hit.doc_path,
@@ -98,9 +102,9 @@ function one(hit, response, longest, actions, continues = false) {
       h(
         "span",
         { class: "sources" },
-        h("span", { class: "visually-hidden" }, "found by"),
+        h("span", { class: "visually-hidden" }, t("found by")),
         RETRIEVERS.filter(({ source }) => hit.sources.includes(source)).map(({ label, style }) =>
-          h("i", { class: style }, label),
+          h("i", { class: style }, t(label)),
         ),
       ),
     ),
@@ -112,7 +116,7 @@ function one(hit, response, longest, actions, continues = false) {
         step,
       ]),
     ),
-    h("p", { class: snippetClass(hit) }, hit.snippet),
+    h("p", { class: snippetClass(hit), dir: "auto" }, hit.snippet),
     h(
       "div",
       { class: "under" },
@@ -129,8 +133,9 @@ function one(hit, response, longest, actions, continues = false) {
         ? null
         : [
             h("span", { class: "badge" }, hit.type),
-            hit.kind ? h("span", { class: "badge" }, hit.kind.replace("_", " ")) : null,
+            hit.kind ? h("span", { class: "badge" }, t(hit.kind.replace("_", " "))) : null,
             hit.tags.slice(0, 4).map((tag) => h("span", { class: "tag" }, tag)),
+            tagButton(hit.doc_path),
           ],
     ),
     others(hit, actions),
@@ -144,12 +149,12 @@ function snippetClass({ type, snippet }) {
   return snippet.includes("\n") ? "snippet lines" : "snippet";
 }
 
-// Passages that have no hit of their own: those with the same text, and further ones of the document.
+// Passages without their own hit: those with the same text, and others of the document.
 function others(hit, actions) {
   if (!hit.duplicates && !hit.more_in_document) return null;
   const parts = [];
-  if (hit.duplicates) parts.push(`and ${hit.duplicates} more with the same text`);
-  if (hit.more_in_document) parts.push(`${hit.more_in_document} more in this document`);
+  if (hit.duplicates) parts.push(t("and {n} more with the same text", { n: hit.duplicates }));
+  if (hit.more_in_document) parts.push(t("{n} more in this document", { n: hit.more_in_document }));
   const link = (uri) =>
     h("li", {}, h("button", { type: "button", class: "plain-button", onclick: () => actions.turn(uri) }, uri));
   return h(
@@ -157,7 +162,7 @@ function others(hit, actions) {
     { class: "others" },
     h("summary", {}, parts.join(", ")),
     hit.duplicate_uris.length ? h("ul", {}, hit.duplicate_uris.map(link)) : null,
-    h("button", { type: "button", class: "plain-button", onclick: actions.all }, "Show all as hits"),
+    h("button", { type: "button", class: "plain-button", onclick: actions.all }, t("Show all as hits")),
   );
 }
 
@@ -188,15 +193,18 @@ export function showSkeleton() {
 export function showWelcome(status, actions) {
   if (status && !status.documents) return showEmptyStore(actions);
   const size = status
-    ? `${plural(status.documents, "document")} with ${plural(status.chunks, "passage")}`
+    ? t("{documents} with {passages} can be searched.", {
+        documents: t("{n} document|{n} documents", { n: status.documents }),
+        passages: t("{n} passage|{n} passages", { n: status.chunks }),
+      })
     : "";
   show(
     $("results-content"),
-    searchList("Saved searches", saved()),
+    searchList(t("Saved searches"), saved()),
     searchList(
-      "Recent searches",
+      t("Recent searches"),
       recent().filter((query) => !saved().includes(query)),
-      button("Forget", (event) => {
+      button(t("Forget"), (event) => {
         forget();
         event.currentTarget.closest("section").remove();
       }),
@@ -204,12 +212,12 @@ export function showWelcome(status, actions) {
     h(
       "section",
       { class: "empty" },
-      h("h2", {}, "What are you looking for?"),
+      h("h2", {}, t("What are you looking for?")),
       h(
         "p",
         {},
-        size ? `${size} can be searched. ` : "",
-        "Type words, a name from code, or a whole question. A query in 'single quotes' is an FTS5 expression.",
+        size ? `${size} ` : "",
+        t("Type words, a name from code, or a whole question. A query in 'single quotes' is an FTS5 expression."),
       ),
       h(
         "dl",
@@ -237,18 +245,18 @@ function showEmptyStore(actions) {
     h(
       "section",
       { class: "empty" },
-      h("h2", {}, "Nothing here yet"),
+      h("h2", {}, t("Nothing here yet")),
       h(
         "p",
         {},
-        "Drop files anywhere on this page, or enter a folder. You can search by words at once, and by meaning as soon as the passages are embedded.",
+        t("Drop files anywhere on this page, or enter a folder. You can search by words at once, and by meaning as soon as the passages are embedded."),
       ),
       h(
         "div",
         { class: "acts" },
-        h("button", { type: "button", onclick: actions.add }, "Add files or a folder"),
+        h("button", { type: "button", onclick: actions.add }, t("Add files or a folder")),
       ),
-      h("dl", {}, h("dt", {}, "or in a terminal"), h("dd", {}, h("code", {}, "kb ingest FOLDER"))),
+      h("dl", {}, h("dt", {}, t("or in a terminal")), h("dd", {}, h("code", {}, "kb ingest FOLDER"))),
     ),
   );
 }
@@ -260,23 +268,23 @@ export function showNothing(actions) {
     h(
       "section",
       { class: "empty" },
-      h("h2", {}, "No passage found"),
+      h("h2", {}, t("No passage found")),
       h(
         "p",
         {},
         filtered
-          ? "No passage matches these filters."
-          : "No passage has these words. Try other words, fewer words, or another mode.",
+          ? t("No passage matches these filters.")
+          : t("No passage has these words. Try other words, fewer words, or another mode."),
       ),
       h(
         "div",
         { class: "acts" },
-        filtered ? h("button", { type: "button", onclick: actions.clear }, "Clear the filters") : null,
+        filtered ? h("button", { type: "button", onclick: actions.clear }, t("Clear the filters")) : null,
         state.mode
           ? h(
               "button",
               { type: "button", class: "plain-button", onclick: actions.auto },
-              "Search in all modes",
+              t("Search in all modes"),
             )
           : null,
       ),
@@ -292,7 +300,7 @@ export function showError(error, actions) {
     h(
       "section",
       { class: "empty", role: "alert" },
-      h("h2", {}, error.code === "unreachable" ? "The server is not responding" : "The request failed"),
+      h("h2", {}, error.code === "unreachable" ? t("The server is not responding") : t("The request failed")),
       h("p", {}, error.message),
       error.hint ? h("p", {}, error.hint) : null,
       h("div", { class: "acts" }, errorActions(error, actions)),
@@ -300,99 +308,10 @@ export function showError(error, actions) {
   );
 }
 
-// A refused request would be refused again, so it gets no "Try again".
+// A refused request would be refused again, so it gets no t("Try again").
 function errorActions(error, actions) {
   const refused = error.status >= 400 && error.status < 500 && !TEMPORARY.includes(error.status);
-  if (!refused) return h("button", { type: "button", onclick: actions.again }, "Try again");
+  if (!refused) return h("button", { type: "button", onclick: actions.again }, t("Try again"));
   if (!state.mode) return null;
-  return h("button", { type: "button", onclick: actions.auto }, "Use the profile's mode");
+  return h("button", { type: "button", onclick: actions.auto }, t("Use the profile's mode"));
 }
-
-// --- degraded parts ------------------------------------------------------------------------------
-
-const PARTS = { rerank: "Reranking", query: "Your query" };
-for (const { name, label } of RETRIEVERS) PARTS[name] = `Search by ${label.toLowerCase()}`;
-const PASSAGES = (count) =>
-  `${plural(Number(count), "passage has", "passages have")} no vectors yet`;
-
-const ADVICE = {
-  no_model: [
-    "has no model, so only words were searched",
-    "Run kb models list, and choose one with models.encoder.",
-  ],
-  model_mismatch: [
-    "cannot use the stored vectors",
-    "Run kb reindex to embed everything with the new model.",
-  ],
-  query_language: ["is less reliable for this query", ""],
-  language: ["does not support this script", "Only words were searched."],
-  unfit: ["was skipped: the model failed its exam in this language", "Only words were searched."],
-  timeout: ["took too long", "Try again, or narrow the search."],
-  truncated: ["was too long and was truncated", ""],
-  failed: ["failed in part", ""],
-};
-
-const PLURAL = { has: "have", is: "are", does: "do", was: "were" };
-
-export function showNotices(degraded, actions) {
-  show(
-    $("notices"),
-    causes(degraded).map((cause) => notice(cause, actions)),
-  );
-}
-
-// Parts that were degraded for the same reason share one notice.
-function causes(degraded) {
-  const byCause = new Map();
-  for (const { part, reason, detail } of degraded) {
-    const key = JSON.stringify([reason, detail]);
-    if (!byCause.has(key)) byCause.set(key, { parts: [], reason, detail });
-    byCause.get(key).parts.push(PARTS[part] ?? part);
-  }
-  return [...byCause.values()];
-}
-
-function sentence(parts, text) {
-  if (parts.length === 1) return `${parts[0]} ${text}`;
-  const [first, ...more] = parts;
-  const others = more.map((name) => name[0].toLowerCase() + name.slice(1));
-  const names = [[first, ...others.slice(0, -1)].join(", "), others.at(-1)].join(" and ");
-  return `${names} ${text.replace(/^(has|is|does|was)\b/, (verb) => PLURAL[verb])}`;
-}
-
-function notice({ parts, reason, detail }, actions) {
-  if (reason === "pending") {
-    const why = sentence(parts, `is not complete: ${PASSAGES(detail)}`);
-    return h(
-      "div",
-      { class: "notice" },
-      h("p", {}, `${why}. Meanwhile, these are found by their words.`),
-      h("button", { type: "button", onclick: () => actions.embed(false) }, "Embed now"),
-    );
-  }
-  const otherwise = [`did not work: ${reason.replaceAll("_", " ")}`, ""];
-  const [text, advice] = ADVICE[reason] ?? otherwise;
-  const more = detail === null ? "" : `: ${detail}`;
-  const retry =
-    reason === "failed"
-      ? h("button", { type: "button", onclick: () => actions.embed(true) }, "Try again")
-      : null;
-  return h("div", { class: "notice" }, h("p", {}, `${sentence(parts, text)}${more}. ${advice}`), retry);
-}
-
-export const KEYS = [
-  ["/", "search"],
-  ["j k", "next and previous hit; also ↓ ↑, even from the query"],
-  ["Enter", "from the query, go to the first hit; on a hit, open it"],
-  ["e", "explain: the scores of each retriever"],
-  ["c", "compare six search methods"],
-  ["?", "show all shortcuts"],
-  ["q", "ask: quote the sentences that answer a question"],
-  ["n", "write a note"],
-  ["m", "more: show duplicates, and every passage of a document"],
-  ["s", "find passages similar to the open document"],
-  ["f", "filters"],
-  ["a", "add files or a folder"],
-  ["d", "switch between light and dark"],
-  ["Esc", "close the panel, then leave the query field; keeps its text"],
-];

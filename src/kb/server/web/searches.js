@@ -1,4 +1,4 @@
-// Searches that the browser remembers: the hits of the last one, recent ones and saved ones.
+// Searches that the browser stores: the hits of the last one, recent ones and saved ones.
 
 const RECENT = 8;
 const SAVED = 30;
@@ -7,7 +7,7 @@ function read(storage, key, otherwise) {
   try {
     return JSON.parse(storage.getItem(key)) ?? otherwise;
   } catch {
-    return otherwise; // storage is switched off, or holds something else
+    return otherwise; // storage is disabled, or holds something else
   }
 }
 
@@ -15,11 +15,11 @@ function write(storage, key, value) {
   try {
     storage.setItem(key, JSON.stringify(value));
   } catch {
-    /* storage is switched off or full */
+    /* storage is disabled or full */
   }
 }
 
-// For "next hit" on the page of a document: the last search of this tab or, in a new tab, of any.
+// For "next hit" on a document page: the last search of this tab or, in a new tab, of any tab.
 const LAST = "kb-last-search";
 export function lastSearch() {
   const own = read(sessionStorage, LAST, null);

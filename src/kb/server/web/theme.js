@@ -5,7 +5,7 @@
   try {
     chosen = localStorage.getItem("kb-theme");
   } catch {
-    /* storage is switched off */
+    /* storage is disabled */
   }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 })();

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def local_path(url: str) -> Path:
-    """A path below the user's data folder, by the server, the database and the schema."""
+    """A path in the user's data folder, derived from the server, the database and the schema."""
     from kb.store.postgres.location import Location
 
     return Location.parse(url).path

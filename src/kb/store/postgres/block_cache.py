@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kb.store.postgres.session import Session
 
 MAX_BYTES = 128 << 20
-_ENTRY_BYTES = 200  # what an entry takes besides its data
+_ENTRY_BYTES = 200  # the overhead of an entry
 Key = tuple[int, str]  # segment, term
 
 
@@ -27,7 +27,7 @@ class BlockCache:
         self._bytes = 0
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Clear the cache."""
         with self._lock:
             self._blocks.clear()
             self._bytes = 0
@@ -35,8 +35,8 @@ class BlockCache:
     def read(
         self, session: Session, segments: Sequence[int], terms: Iterable[str]
     ) -> dict[Key, bytes]:
-        """The blocks of these terms; a term that a segment does not have is left out. Missing ones
-        are read with one statement."""
+        """The blocks of these terms. Terms that a segment does not contain are left out. Blocks
+        that are not cached are read with one statement."""
         found: dict[Key, bytes] = {}
         missing: list[Key] = []
         with self._lock:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
 
 
-_ACCESS_WAIT_S = 0.05  # a read does not wait for writers
+_ACCESS_WAIT_S = 0.05  # reads barely wait for writers
 
 
 class PostgresCatalog:
@@ -42,48 +42,42 @@ class PostgresCatalog:
         self._database = database
         self._clock = clock
         self._access_lock = Lock()
-        self._accesses: Counter[int] = Counter()  # not counted yet, since the store was busy
+        self._accesses: Counter[int] = Counter()  # not written yet, because the store was busy
 
     def version(self) -> str:
         """`v<schema>.<changes>`."""
-        with self._database.reading() as session:
-            return f"v{schema.VERSION}.{session.state.changes}"
+        return self._database.read(lambda session: f"v{schema.VERSION}.{session.state.changes}")
 
     # --- roots and files --------------------------------------------------------------------------
 
     def roots(self, filters: Filters | None = None) -> list[Root]:
         if not self._database.exists():
             return []
-        with self._database.reading() as session:
-            return files.roots(session, filters)
+        return self._database.read(lambda session: files.roots(session, filters))
 
     def ensure_root(self, path: str, *, whole: bool) -> Root:
-        with self._database.writing() as session:
-            return files.ensure_root(session, path, whole=whole)
+        return self._database.repeat(lambda session: files.ensure_root(session, path, whole=whole))
 
     def attach_root(self, root_id: int, path: str) -> None:
         with self._database.writing() as session:
             files.attach_root(session, root_id, path)
 
     def file_states(self, root_id: int) -> dict[str, FileState]:
-        with self._database.reading() as session:
-            return files.file_states(session, root_id)
+        return self._database.read(lambda session: files.file_states(session, root_id))
 
     def touch_file(self, state: FileState) -> None:
         now_ns = int(self._clock() * 1e9)
         self._database.repeat(lambda session: files.touch_file(session, state, now_ns))
 
     def file_location(self, doc_id: int) -> FileLocation | None:
-        with self._database.reading() as session:
-            return files.locations(session, [doc_id]).get(doc_id)
+        return self._database.read(lambda session: files.locations(session, [doc_id]).get(doc_id))
 
     def file_locations(self, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
-        with self._database.reading() as session:
-            return files.locations(session, doc_ids)
+        ids = list(doc_ids)
+        return self._database.read(lambda session: files.locations(session, ids))
 
     def sample_files(self, limit: int) -> list[tuple[int, FileLocation]]:
-        with self._database.reading() as session:
-            return files.sample(session, limit)
+        return self._database.read(lambda session: files.sample(session, limit))
 
     # --- writing documents ------------------------------------------------------------------------
 
@@ -157,86 +151,83 @@ class PostgresCatalog:
     def documents_by_id(
         self, doc_ids: Iterable[int], *, metadata: bool = True
     ) -> dict[int, Document]:
-        with self._database.reading() as session:
-            return documents.by_id(session, doc_ids, metadata=metadata)
+        ids = list(doc_ids)
+        return self._database.read(lambda session: documents.by_id(session, ids, metadata=metadata))
 
     def document_by_path(self, doc_path: str) -> Document | None:
-        with self._database.reading() as session:
-            return documents.by_path(session, doc_path)
+        return self._database.read(lambda session: documents.by_path(session, doc_path))
 
     def documents(
         self, filters: Filters, now: str | None, *, limit: int | None = None, offset: int = 0
     ) -> list[Document]:
-        with self._database.reading() as session:
-            return documents.select(session, filters, now, limit=limit, offset=offset)
+        return self._database.read(
+            lambda session: documents.select(session, filters, now, limit=limit, offset=offset)
+        )
 
     def documents_page(
         self, filters: Filters, now: str | None, *, limit: int, offset: int, max_bytes: int
     ) -> tuple[list[Document], int | None]:
-        with self._database.reading() as session:
-            return documents.page(
+        return self._database.read(
+            lambda session: documents.page(
                 session, filters, now, limit=limit, offset=offset, max_bytes=max_bytes
             )
+        )
 
     def matching(self, doc_ids: Iterable[int], filters: Filters) -> set[int]:
-        with self._database.reading() as session:
-            return documents.matching(session, doc_ids, filters)
+        ids = list(doc_ids)
+        return self._database.read(lambda session: documents.matching(session, ids, filters))
 
     def documents_below(self, folder: str) -> list[Document]:
-        with self._database.reading() as session:
-            return documents.below(session, folder)
+        return self._database.read(lambda session: documents.below(session, folder))
 
     def expired(self, now: str) -> list[Document]:
-        with self._database.reading() as session:
-            return documents.expired(session, now)
+        return self._database.read(lambda session: documents.expired(session, now))
 
     def body(self, doc_id: int) -> str | None:
-        with self._database.reading() as session:
-            return documents.body(session, doc_id)
+        return self._database.read(lambda session: documents.body(session, doc_id))
 
     def tag_sources(self, doc_id: int) -> dict[str, str]:
-        with self._database.reading() as session:
-            return documents.tag_sources(session, doc_id)
+        return self._database.read(lambda session: documents.tag_sources(session, doc_id))
 
     def has_folder(self, folder: str) -> bool:
-        with self._database.reading() as session:
-            return documents.has_folder(session, folder)
+        return self._database.read(lambda session: documents.has_folder(session, folder))
 
     def paths_with_suffix(
         self, suffix: str, limit: int, filters: Filters | None = None
     ) -> list[str]:
-        with self._database.reading() as session:
-            return documents.paths_with_suffix(session, suffix, limit, filters)
+        return self._database.read(
+            lambda session: documents.paths_with_suffix(session, suffix, limit, filters)
+        )
 
     def neighboring_paths(self, path: str, limit: int, filters: Filters | None = None) -> list[str]:
-        with self._database.reading() as session:
-            return documents.neighboring_paths(session, path, limit, filters)
+        return self._database.read(
+            lambda session: documents.neighboring_paths(session, path, limit, filters)
+        )
 
     # --- chunks -----------------------------------------------------------------------------------
 
     def chunks(self, doc_id: int) -> list[Chunk]:
-        with self._database.reading() as session:
-            return documents.chunks(session, doc_id)
+        return self._database.read(lambda session: documents.chunks(session, doc_id))
 
     def chunks_by_id(self, chunk_ids: Iterable[int]) -> dict[int, Chunk]:
-        with self._database.reading() as session:
-            return documents.chunks_by_id(session, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: documents.chunks_by_id(session, ids))
 
     def chunk_texts(self, chunk_ids: Iterable[int], *, wide: bool = False) -> dict[int, str]:
-        with self._database.reading() as session:
-            return documents.chunk_texts(session, chunk_ids, wide=wide)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: documents.chunk_texts(session, ids, wide=wide))
 
     def texts_with_copies(self, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
-        with self._database.reading() as session:
-            return documents.texts_with_copies(session, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: documents.texts_with_copies(session, ids))
 
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
-        with self._database.reading() as session:
-            return documents.document_ids(session, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: documents.document_ids(session, ids))
 
     def boost_fields(self, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
-        with self._database.reading() as session:
-            return documents.boost_fields(session, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: documents.boost_fields(session, ids))
 
     def chunk_count(self, filters: Filters | None = None) -> int:
         with self._database.reading() as session:
@@ -249,8 +240,8 @@ class PostgresCatalog:
     def counts(self, filters: Filters | None = None) -> Counts:
         from kb.types import Counts
 
-        with self._database.reading() as session:
-            return Counts(
+        return self._database.read(
+            lambda session: Counts(
                 documents=documents.count(session, filters),
                 chunks=documents.count_chunks(session, filters, None)
                 if filters
@@ -260,11 +251,10 @@ class PostgresCatalog:
                 by_kind=documents.counts(session, "kind", filters),
                 by_scope=documents.counts(session, "scope", filters),
             )
+        )
 
     def languages(self, filters: Filters | None = None) -> dict[str | None, int]:
-        with self._database.reading() as session:
-            return documents.languages(session, filters)
+        return self._database.read(lambda session: documents.languages(session, filters))
 
     def tags(self, filters: Filters | None = None) -> dict[str, int]:
-        with self._database.reading() as session:
-            return documents.tags(session, filters)
+        return self._database.read(lambda session: documents.tags(session, filters))

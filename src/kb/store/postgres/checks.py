@@ -1,6 +1,6 @@
 """The checks of `kb doctor` that are specific to PostgreSQL: versions, counters and indexes.
 
-PostgreSQL itself checks types, foreign keys and unique values. What remains are derived data: the
+PostgreSQL itself checks types, foreign keys and unique values. That leaves the derived data: the
 counters, the half-precision vectors and the segments.
 """
 
@@ -81,7 +81,7 @@ def _invalid(database: Database) -> list[str]:
 
 
 def _reindex(database: Database) -> None:
-    """Build incomplete indexes again; those of vectors are made by the next `build_index`."""
+    """Rebuild incomplete indexes; the next `build_index` creates those of vectors."""
     for name in _invalid(database):
         with database.autocommit() as connection:
             command = "DROP INDEX" if name.startswith("near_vectors_hnsw") else "REINDEX INDEX"
@@ -97,7 +97,7 @@ def _text(database: Database) -> Finding:
         wrong = sum(
             content_digest(heading, text) != digest
             for heading, text, digest in rows
-            if "\ufffd" not in heading + text  # may have been U+0000, see `texts`
+            if "\ufffd" not in heading + text  # may have been U+0000 (see `texts`)
         )
     if wrong:
         return Finding(
@@ -122,7 +122,7 @@ def _counters(database: Database) -> Finding:
             wrong.append("vectors")
     if wrong:
         return Finding("counters", "error", f"wrong: {', '.join(wrong)}", _FIX)
-    return Finding("counters", "ok", "counters are right")
+    return Finding("counters", "ok", "the counters are correct")
 
 
 def _recount(database: Database) -> None:
@@ -143,9 +143,9 @@ def _vectors(database: Database) -> Finding:
         missing = session.value(f"SELECT count(*) FROM ({_MISSING_NEAR}) AS missing")
         extra = session.value(f"SELECT count(*) FROM near_vectors n WHERE {_EXTRA_NEAR}")
     if missing or extra:
-        what = f"{missing} missing and {extra} superfluous entries in near_vectors"
+        what = f"near_vectors lacks {missing} entries and has {extra} too many"
         return Finding("vectors", "error", what, _FIX)
-    return Finding("vectors", "ok", "the index of vectors is complete")
+    return Finding("vectors", "ok", "the vector index is complete")
 
 
 def _refill_vectors(database: Database) -> None:
@@ -173,7 +173,8 @@ def _segments(database: Database, kind: str, name: str) -> Finding:
 
 
 def _faults(session: Session, kind: str) -> Iterator[tuple[int, str]]:
-    """The models whose index differs from texts or vectors, and how. Indexes of texts have 0."""
+    """The models whose index disagrees with the texts or vectors, and how. The model of a text
+    index is 0."""
     import numpy as np
 
     for model_id, sql in _expected(session, kind):
@@ -186,7 +187,7 @@ def _faults(session: Session, kind: str) -> Iterator[tuple[int, str]]:
             found += one.ids.tolist() if mask is None else one.ids[~mask].tolist()
         if len(found) != len(set(found)) or set(found) != expected:
             off = len(expected.symmetric_difference(found)) + len(found) - len(set(found))
-            yield model_id, f"{off} passages are missing, superfluous or twice in the index"
+            yield model_id, f"{off} passages are missing from the index, duplicated or out of place"
             continue
         for one in stored:
             fault = _block_fault(session, kind, one.segment, len(one.ids), np.iinfo(np.uint16).max)

@@ -32,10 +32,10 @@ from kb.store.postgres.standbys import Standbys
 from kb.store.postgres.texts import register_text
 from kb.store.postgres.watchdog import Watchdog
 
-_CONNECTIONS = 16  # readers, and as many writers, of one process
+_CONNECTIONS = 16  # for readers, and as many for writers, in each process
 _CONNECT_TIMEOUT_S = 10
-_GRACE_S = 1.0  # for the server to end a statement itself
-_IDLE_S = 60.0  # for which a transaction that writes may wait for its client
+_GRACE_S = 1.0  # extra time in which the server may end a statement itself
+_IDLE_S = 60.0  # how long a writing transaction may wait for its client
 _KEEPALIVES: dict[str, Any] = {
     "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
@@ -43,7 +43,7 @@ _KEEPALIVES: dict[str, Any] = {
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # before work is repeated
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # between attempts
 _Value = TypeVar("_Value")
 
 
@@ -68,7 +68,7 @@ class Database:
         self._busy_s = busy_timeout_s
         self.clock = clock
         self._local = _Local()
-        # Two pools, so that threads that write inside of a snapshot cannot wait for each other.
+        # Two pools, so that threads that write inside a snapshot cannot deadlock.
         self._readers = Pool(self.connect, _CONNECTIONS)
         self._writers = Pool(self.connect, _CONNECTIONS)
         self._standbys = None
@@ -104,8 +104,8 @@ class Database:
 
     @contextmanager
     def _snapshot(self) -> Iterator[tuple[Connection, float]]:
-        """A connection in a new snapshot, and how many seconds its state may be behind. A standby
-        is used if it has everything that this process has written."""
+        """A connection in a new snapshot, and by how many seconds its state may lag. A standby is
+        used if it has everything that this process has written."""
         standbys = self._standbys
         if standbys is not None and self._is_current:
             with self._connection(standbys.pool, _READ) as connection:
@@ -125,10 +125,10 @@ class Database:
         `StoreBusy` if a lock is not released within `wait_s` and the store's timeout."""
         if self.read_only:
             raise StoreReadOnly(
-                f"{self.location.shown} was opened for reading only", "open it without read_only"
+                f"{self.location.shown} was opened read-only", "open it without read_only"
             )
         wait_s = min(wait_s, self._busy_s, deadline.remaining_s())
-        idle_s = max(_IDLE_S, self._busy_s)  # others need not wait for a process that is suspended
+        idle_s = max(_IDLE_S, self._busy_s)  # a suspended process must not block others
         begin = (
             f"BEGIN; SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_s * 1000)}"
@@ -151,14 +151,38 @@ class Database:
             if not self._is_current:
                 self._use_current(connection)
 
-    def repeat(self, work: Callable[[Session], _Value], *, exclusive: bool = True) -> _Value:
-        """Run `work` in a transaction, and once more whenever the connection is lost, until the
-        store's timeout. Only for work that may be done twice: the commit may have succeeded."""
+    def read(self, work: Callable[[Session], _Value]) -> _Value:
+        """Run `work` in a snapshot, and retry it if the connection is lost (see `retry`). Requests
+        with a time limit are not retried, and neither is a part of an outer snapshot, which ends
+        with its connection."""
+
+        def attempt() -> _Value:
+            with self.reading() as session:
+                return work(session)
+
+        if self._local.session is not None or deadline.remaining_s() < inf:
+            return attempt()
+        return self.retry(attempt)
+
+    def repeat(
+        self, work: Callable[[Session], _Value], *, exclusive: bool = True, create: bool = True
+    ) -> _Value:
+        """Run `work` in a transaction, and retry it if the connection is lost (see `retry`)."""
+
+        def attempt() -> _Value:
+            with self.writing(exclusive=exclusive, create=create) as session:
+                return work(session)
+
+        return self.retry(attempt)
+
+    def retry(self, attempt: Callable[[], _Value]) -> _Value:
+        """Call `attempt`, which opens its own transaction, until the connection is not lost, or
+        until the store's timeout. Only for idempotent work: a commit that seems to have failed may
+        have succeeded."""
         end, wait_s = time.monotonic() + self._busy_s, _FIRST_WAIT_S
         while True:
             try:
-                with self.writing(exclusive=exclusive) as session:
-                    return work(session)
+                return attempt()
             except StoreError as error:
                 is_lost = self._is_current and is_connection_error(error.__cause__)
                 if not is_lost or time.monotonic() + wait_s > end:
@@ -171,7 +195,7 @@ class Database:
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """A connection outside of any transaction, for statements that cannot be in one."""
+        """A connection outside any transaction, for statements that cannot run in one."""
         with self.errors(), self._connection(self._writers) as connection:
             yield connection
 
@@ -187,8 +211,8 @@ class Database:
 
     @contextmanager
     def _connection(self, pool: Pool, begin: str = "") -> Iterator[Connection]:
-        """A pooled connection, after the statement `begin`. A connection that the server has closed
-        meanwhile, as by a restart, is replaced once."""
+        """A pooled connection on which the statement `begin` was run. A connection that the server
+        has closed, for instance by a restart, is replaced once."""
         connection = pool.take(min(self._busy_s, deadline.remaining_s()))
         begun = True
         try:
@@ -240,7 +264,7 @@ class Database:
             if self.read_only:
                 raise StoreUnusable(
                     f"{self.location.shown} has an older schema ({number})",
-                    "run kb status once as a role that may change it",
+                    "run kb status once with a role that may change the schema",
                 )
             with self.writing():
                 pass
@@ -255,8 +279,8 @@ class Database:
         schema.set_path(connection, self.location.schema)
 
     def _use_current(self, connection: Connection) -> None:
-        """Skip checks from now on. Connections from before the store existed may not have found the
-        schema of pgvector."""
+        """Skip further checks. Drop the connections opened before the store existed: they may not
+        have found the schema of pgvector."""
         schema.set_path(connection, self.location.schema)
         self._readers.drop_idle()
         self._writers.drop_idle()
@@ -280,7 +304,8 @@ class Database:
             connection: Connection = psycopg.connect(
                 dsn,
                 **{name: value for name, value in _KEEPALIVES.items() if name not in given},
-                autocommit=True,  # transactions are begun and ended by statements
+                client_encoding="utf8",  # overrides the URL and the environment
+                autocommit=True,  # transactions begin and end by explicit statements
                 connect_timeout=max(1, int(min(_CONNECT_TIMEOUT_S, deadline.remaining_s()))),
                 fallback_application_name="kb",
             )
@@ -357,13 +382,13 @@ class Database:
         if isinstance(error, errors.DiskFull | errors.InsufficientResources):
             return DiskFull(
                 f"the server of {shown} has no space left: {text}",
-                "free some space on the server and run the command again; what was written before "
-                "is kept",
+                "free some space on the server and run the command again; "
+                "what was already written is kept",
             )
         if isinstance(error, errors.InsufficientPrivilege | errors.ReadOnlySqlTransaction):
             return StoreReadOnly(
                 f"{shown}: {text}",
-                "connect as a role with more rights, and to the primary rather than a standby",
+                "connect to the primary, with a role that may write",
             )
         if isinstance(
             error,
@@ -373,7 +398,7 @@ class Database:
         ):
             return StoreBusy(
                 f"the connection to {shown} was lost: {text}",
-                "run the command again; what was committed before is kept",
+                "run the command again; what was already committed is kept",
             )
         return StoreError(
             f"{shown}: {type(error).__name__}: {text}", "if it happens again, run: kb doctor"
@@ -381,13 +406,18 @@ class Database:
 
 
 def is_connection_error(error: BaseException | None) -> bool:
-    """Whether the server was lost, is restarting, or has become a standby."""
+    """Whether the server was lost, has ended the connection, is restarting, or has become a
+    standby."""
     if not isinstance(
-        error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction
+        error,
+        psycopg.OperationalError
+        | psycopg.InterfaceError
+        | errors.ReadOnlySqlTransaction
+        | errors.IdleInTransactionSessionTimeout,
     ):
         return False
     state = error.sqlstate
-    return state is None or state[:2] == "08" or state[:3] == "57P" or state == "25006"
+    return state is None or state[:2] == "08" or state[:3] == "57P" or state in ("25006", "25P03")
 
 
 def _roll_back(connection: Connection) -> None:
@@ -398,6 +428,7 @@ def _roll_back(connection: Connection) -> None:
 
 
 def _text(error: BaseException) -> str:
-    """The first line of a message: others repeat the statement, or name each address tried."""
+    """The first line of a message. The others repeat the statement, or list every address that was
+    tried."""
     text: Any = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

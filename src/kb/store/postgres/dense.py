@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kb.store.postgres.filters import Condition
     from kb.store.postgres.session import Session
 
-MIN_INDEXED = 20_000  # vectors of a model that gets an HNSW index; fewer are compared one by one
-MAX_EXACT = 20_000  # chunks that filters may allow for an exact search in a large model
+MIN_INDEXED = 20_000  # models with fewer vectors get no HNSW index
+MAX_EXACT = 20_000  # at most this many allowed chunks are searched exactly in a large model
 _EF_SEARCH = 200
 _MAX_INDEXED_DIMENSION = 4000  # of pgvector's HNSW over half precision
 # A component in half precision differs by at most one part in 2^11, and so does the query's: two
@@ -73,7 +73,7 @@ def _by_scan(
     session: Session, model: StoredModel, query: Vector[float], visible: Condition | None,
     limit: int,
 ) -> list[int]:  # fmt: skip
-    """The chunks that may be among the nearest, by comparing all allowed vectors."""
+    """Compare all allowed vectors; return the chunks that may be among the nearest."""
     sql, params = _visible(visible)
     rows = session.execute(
         _EXACT.format(visible=sql),
@@ -87,7 +87,7 @@ def _by_index(
     session: Session, model: StoredModel, query: Vector[float], visible: Condition | None,
     limit: int,
 ) -> list[int]:  # fmt: skip
-    """Chunks that are most likely the nearest, by the HNSW index."""
+    """Search the HNSW index; return the chunks that are most likely the nearest."""
     margin = limit + limit // 4 + 10
     session.execute(
         f"SET LOCAL hnsw.ef_search = {min(1000, max(_EF_SEARCH, 2 * limit))}"
@@ -114,8 +114,8 @@ def _visible(visible: Condition | None) -> tuple[str, dict[str, Any]]:
 
 
 def _is_selective(session: Session, visible: Condition | None) -> bool:
-    """Whether so few chunks are allowed that an index, which looks for neighbors among all chunks,
-    would miss most of the right ones."""
+    """Whether so few chunks are allowed that the index, which looks for neighbors among all chunks,
+    would miss most of them."""
     if visible is None:
         return False
     some = f"{where.CHUNKS_OF}{visible.sql} LIMIT {MAX_EXACT + 1}"
@@ -156,7 +156,7 @@ def _owns_table(session: Session) -> bool:
 
 
 def build_index(database: Database, model: StoredModel) -> None:
-    """Create the HNSW index of a large model. Others can read and write meanwhile. Does nothing for
+    """Create the HNSW index of a large model. Blocks neither readers nor writers. Does nothing for
     a role that does not own the table: searches work without the index."""
     if model.ready < MIN_INDEXED or model.dimension > _MAX_INDEXED_DIMENSION:
         return
@@ -172,7 +172,8 @@ def build_index(database: Database, model: StoredModel) -> None:
         if not row[0]:  # another process is building it
             return
         try:
-            connection.execute(f"DROP INDEX IF EXISTS {name}".encode())  # left by a lost connection
+            # A lost connection may have left an incomplete index.
+            connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
             connection.execute(
                 f"CREATE INDEX CONCURRENTLY {name} ON near_vectors USING hnsw "
                 f"((vector::halfvec({model.dimension})) halfvec_ip_ops) "
@@ -195,7 +196,7 @@ def _normalized(vector: Sequence[float], model: StoredModel) -> Vector[float]:
         return cosine.unit_vector(array("f", vector), model.dimension)
     except ModelBroken as error:
         raise InvalidRequest(
-            f"the query: {error.message}", "a query needs a vector that is not zero"
+            f"the query: {error.message}", "the vector of a query must not be zero"
         ) from error
 
 

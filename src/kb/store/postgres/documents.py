@@ -9,7 +9,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kb.store.document_rows import chunk_place, content_digest, document_columns
+from kb.store.document_rows import check_replaced, chunk_place, content_digest, document_columns
 from kb.store.postgres import embeddings, removed_documents, segments
 from kb.store.postgres import filters as where
 from kb.text.headings import heading_text
@@ -43,7 +43,7 @@ _CHUNK_COLUMNS = (
 )  # fmt: skip
 _CHUNK = f"SELECT {', '.join(_CHUNK_COLUMNS)} FROM chunks "
 _TEXT_AT = _CHUNK_COLUMNS.index("text")
-# Reads a bounded number of copies, because a text may have any number of them.
+# Reads a bounded number of copies, because a text may be repeated any number of times.
 _TEXTS = f"""
 SELECT {", ".join(f"c.{name}" for name in _CHUNK_COLUMNS)},
   CASE WHEN length(c.text) <= 200 THEN (
@@ -65,7 +65,10 @@ FROM chunks c WHERE c.chunk_id = ANY (%s)
 def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    draft, chunks, moved_from, displaces = document
+    draft, chunks, moved_from, displaces, replaces = document
+    if replaces is not None:
+        query = f"SELECT content_hash FROM documents {_AT_PATH} FOR UPDATE"
+        check_replaced(draft.doc_path, session.value(query, (draft.doc_path,) * 2), replaces)
     if displaces is not None:
         suffix = f".moved-{displaces}"
         session.execute(
@@ -114,7 +117,7 @@ def _write_row(session: Session, draft: DocumentDraft, now: str, now_ns: int) ->
         )
         return int(known), False
     doc_id = next_id(session)
-    if not draft.doc_path:  # a note is named by its id
+    if not draft.doc_path:  # the path of a note contains its id
         row |= {"path": f"note:{doc_id}", "doc_path": f"note:{doc_id}"}
     insert(session, "documents", row | {"doc_id": doc_id})
     return doc_id, True
@@ -168,7 +171,7 @@ def _write_chunks(
         heading = heading_text(draft.title, chunk.heading_path)
         digest = content_digest(heading, chunk.text)
         place = chunk_place(chunk, draft.chunker_version)
-        if same := old.get(digest):  # old[digest] would add an entry
+        if same := old.get(digest):  # old[digest] would add a key to the defaultdict
             kept.append((ordinal, *place, same.popleft()))
         else:
             new.append((doc_id, ordinal, *place, digest, now, heading, chunk.text,
@@ -211,7 +214,7 @@ def next_chunk_ids(session: Session, count: int) -> list[int]:
 
 
 def insert_chunks(session: Session, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert chunks with their ids, and let searches by words find them."""
+    """Insert chunks with given ids, and add them to the word index."""
     session.copy(
         f"chunks (chunk_id, {', '.join(NEW_COLUMNS)})",
         rows,
@@ -222,8 +225,8 @@ def insert_chunks(session: Session, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def delete_chunks(session: Session, chunk_ids: Sequence[int]) -> None:
-    """Delete chunks with their vectors. Their rows are locked first, so that a job that writes a
-    vector meanwhile has either finished or finds no chunk."""
+    """Delete chunks and their vectors. Locks the rows first, so that a job that is writing a vector
+    has either finished or finds no chunk."""
     if not chunk_ids:
         return
     ids = list(chunk_ids)
@@ -238,7 +241,7 @@ def delete_chunks(session: Session, chunk_ids: Sequence[int]) -> None:
 
 
 def delete(session: Session, doc_ids: Iterable[int]) -> int:
-    """Delete documents with their chunks, tags and vectors. Returns how many existed."""
+    """Delete documents and their chunks, tags and vectors. Returns how many existed."""
     ids = list(doc_ids)
     rows = session.execute("SELECT chunk_id FROM chunks WHERE doc_id = ANY (%s)", (ids,))
     chunk_ids = [chunk_id for (chunk_id,) in rows]
@@ -260,7 +263,7 @@ def tag(session: Session, doc_id: int, add: Iterable[str], remove: Iterable[str]
 
 
 def add_tags(session: Session, doc_id: int, tags: Mapping[str, str]) -> None:
-    """Add tags with their sources; a tag that the document has keeps its source."""
+    """Add tags with their sources. A tag that the document already has keeps its source."""
     if tags:
         session.execute(
             "INSERT INTO document_tags (doc_id, tag, source) SELECT %s, tag, source "
@@ -313,8 +316,8 @@ def page(
     offset: int,
     max_bytes: int,
 ) -> tuple[list[Document], int | None]:
-    """One page of `select`, up to `max_bytes` of tags and metadata but at least one document, and
-    the offset of the next page. Documents are read one by one, so that none is parsed
+    """One page of `select`, and the offset of the next page. A page has up to `max_bytes` of tags
+    and metadata, but at least one document. Documents are read one by one, so that none is parsed
     needlessly."""
     sql, params = where.condition(session, filters, now)
     rows = session.execute(
@@ -348,7 +351,7 @@ def count(session: Session, filters: Filters | None) -> int:
 
 
 def count_chunks(session: Session, filters: Filters, now: str | None) -> int:
-    """How many chunks belong to the documents that match; with `now`, without expired ones."""
+    """How many chunks the matching documents have; with `now`, without expired documents."""
     sql, params = where.condition(session, filters, now)
     return int(session.value(f"SELECT count(*) FROM ({where.CHUNKS_OF}{sql}) c", params))
 
@@ -440,7 +443,7 @@ def chunk_texts(session: Session, chunk_ids: Iterable[int], *, wide: bool) -> di
 
 
 def texts_with_copies(session: Session, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
-    """The texts of chunks, with the number of documents of their root that repeat them."""
+    """The texts of chunks, each with the number of documents in its root that repeat it."""
     rows = session.execute(_TEXTS, (list(chunk_ids),))
     return {
         row[0]: ChunkText(row[1], row[_TEXT_AT], row[-1], partial(_chunk, row[:-1])) for row in rows
@@ -456,7 +459,7 @@ def document_ids(session: Session, chunk_ids: Iterable[int]) -> dict[int, int]:
 
 
 def boost_fields(session: Session, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
-    """What boosts use of each chunk's document. Reads no text."""
+    """The fields of each chunk's document that boosts use. Reads no text."""
     rows = session.execute(
         "SELECT c.chunk_id, d.doc_id, d.doc_path, d.kind, d.access_count "
         "FROM chunks c JOIN documents d ON d.doc_id = c.doc_id WHERE c.chunk_id = ANY (%s)",
@@ -471,7 +474,8 @@ def chunks(session: Session, doc_id: int) -> list[Chunk]:
 
 
 def counts(session: Session, column: str, filters: Filters | None = None) -> dict[str, int]:
-    """How many documents have each value of `column`, which must not come from a user."""
+    """How many documents have each value of `column`. The name of the column must not be user
+    input."""
     only, params = where.among(session, filters)
     rows = session.execute(
         f"SELECT coalesce({column}, 'none'), count(*) FROM documents WHERE true{only} "

@@ -117,8 +117,8 @@ def model(session: Session, model_id: int) -> StoredModel:
 
 
 def use_model(session: Session, spec: ModelSpec, source: str | None = None) -> StoredModel:
-    """Return the record of the model for searches, and create it if needed. A model without vectors
-    is replaced."""
+    """Return the record of the search model; create it if needed. A model without vectors is
+    replaced."""
     identity = (spec.name, spec.version, spec.dimension)
     for known in models(session):
         if (known.name, known.version, known.dimension) == identity and known.role == "search":
@@ -176,7 +176,7 @@ def counts(session: Session) -> list[JsonDict]:
 def count_missing_part(
     session: Session, model_id: int, part: str, filters: Filters | None = None
 ) -> int:
-    """How many vectors lack this part for good, without those of expired documents."""
+    """How many vectors permanently lack this part, without those of expired documents."""
     only, params = where.among(session, filters)
     return int(session.value(
         "SELECT count(*) FROM embeddings e JOIN chunks c USING (chunk_id) "
@@ -207,7 +207,7 @@ def failing(
     session: Session, model_id: int, limit: int, filters: Filters | None = None
 ) -> list[tuple[Any, ...]]:
     """Chunks whose last attempt failed, newest first: id, path, whether they have vectors, failed
-    attempts, error, time, and whether they are given up."""
+    attempts, error, time, and whether kb has given up on them."""
     only, params = where.among(session, filters)
     return session.execute(
         "SELECT e.chunk_id, d.doc_path, e.state = 'ready', e.attempts, e.error, e.embedded_at, "
@@ -233,13 +233,20 @@ _FREE = """
 NOT EXISTS (SELECT 1 FROM leases l JOIN jobs j USING (job_id)
   WHERE l.model_id = %(model_id)s AND l.chunk_id = c.chunk_id AND j.job_id <> ALL (%(over)s))
 """
+_IS_WAITING = f"(e.chunk_id IS NULL OR (e.state = 'pending' AND {_DUE})) AND {_LIVE} AND {_FREE}"
 _WAITING = f"""
 SELECT c.chunk_id, c.heading, c.text FROM chunks c
   LEFT JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = %(model_id)s
-WHERE c.chunk_id > %(after)s {{among}}
-  AND (e.chunk_id IS NULL OR (e.state = 'pending' AND {_DUE})) AND {_LIVE} AND {_FREE}
+WHERE c.chunk_id > %(after)s {{among}} AND {_IS_WAITING}
 ORDER BY c.chunk_id LIMIT %(limit)s
 """
+_NEWEST = f"""
+SELECT c.chunk_id FROM chunks c JOIN documents owner USING (doc_id)
+  LEFT JOIN embeddings e ON e.chunk_id = c.chunk_id AND e.model_id = %(model_id)s
+WHERE c.chunk_id <> ALL (%(without)s) {{among}} AND {_IS_WAITING}
+ORDER BY owner.updated_at DESC, c.doc_id DESC, c.chunk_id LIMIT %(limit)s
+"""
+_OF_DOCUMENT = "AND c.doc_id = %(doc_id)s"
 _LACKING = f"""
 SELECT c.chunk_id, c.heading, c.text FROM embeddings e JOIN chunks c USING (chunk_id)
 WHERE e.model_id = %(model_id)s AND e.state = 'ready' AND e.{{part}} IS NULL
@@ -254,6 +261,7 @@ def waiting(
     model_id: int,
     limit: int,
     *,
+    among: Sequence[int] | None = None,
     after: PendingChunk | None = None,
     doc_id: int | None = None,
     lacking: Set[str] = frozenset(),
@@ -262,31 +270,71 @@ def waiting(
     lock: bool = False,
 ) -> list[PendingChunk]:
     """Chunks that need vectors, or, with `lacking`, whose vectors lack one of these parts, and that
-    no job has leased. The leases of the jobs in `over` have ended. `doc_id` limits the chunks to
-    one document, `due` leaves out recent failures. Expired documents are always left out. `lock`
-    leaves out chunks that another transaction is leasing."""
+    no job has leased. The leases of the jobs in `over` have ended. `among` limits them to these
+    chunks, in this order, `doc_id` limits them to one document, `due` leaves out recent failures.
+    Expired documents are always left out. `lock` leaves out chunks that another transaction is
+    leasing."""
     known = model(session, model_id)
-    first, others = due or (None, None)
-    params = {"model_id": model_id, "limit": max(0, limit), "over": list(over),
-              "after": 0 if after is None else after.chunk_id, "now": _now(session),
-              "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
-    among = "" if doc_id is None else "AND c.doc_id = %(doc_id)s"
+    params = _work_params(session, model_id, limit, doc_id, over, due)
+    params["after"] = 0 if after is None else after.chunk_id
+    only = "" if doc_id is None else _OF_DOCUMENT
+    if among is not None:
+        params |= {"among": list(among), "limit": len(among)}
+        only += " AND c.chunk_id = ANY (%(among)s)"
     locked = "FOR NO KEY UPDATE OF c SKIP LOCKED" if lock else ""
     if not lacking:
         # Reading every chunk is avoided if none is pending.
-        sql = _WAITING.format(among=among) + locked
+        sql = _WAITING.format(among=only) + locked
         rows = session.execute(sql, params).fetchall() if known.pending else []
     else:
         found: set[tuple[Any, ...]] = set()
         for part in [part for part in sorted(lacking) if known.lacks(part)]:
-            found.update(session.execute(_LACKING.format(part=part, among=among) + locked, params))
-        rows = sorted(found)[:limit]
-    return [PendingChunk(chunk_id, passage(heading, text)) for chunk_id, heading, text in rows]
+            found.update(session.execute(_LACKING.format(part=part, among=only) + locked, params))
+        rows = sorted(found)
+    if among is not None:
+        place = {chunk_id: at for at, chunk_id in enumerate(among)}
+        rows.sort(key=lambda row: place[row[0]])
+    return [
+        PendingChunk(chunk_id, passage(heading, text)) for chunk_id, heading, text in rows[:limit]
+    ]
+
+
+def newest(
+    session: Session,
+    model_id: int,
+    limit: int,
+    *,
+    doc_id: int | None = None,
+    over: Sequence[int] = (),
+    without: Sequence[int] = (),
+    due: Due | None = None,
+) -> list[int]:
+    """The ids of chunks without vectors that no job has leased, those of the documents that changed
+    last first."""
+    if not model(session, model_id).pending:
+        return []
+    params = _work_params(session, model_id, limit, doc_id, over, due)
+    sql = _NEWEST.format(among="" if doc_id is None else _OF_DOCUMENT)
+    rows = session.execute(sql, {**params, "without": list(without)})
+    return [chunk_id for (chunk_id,) in rows]
+
+
+def _work_params(
+    session: Session,
+    model_id: int,
+    limit: int,
+    doc_id: int | None,
+    over: Sequence[int],
+    due: Due | None,
+) -> dict[str, Any]:
+    first, others = due or (None, None)
+    return {"model_id": model_id, "limit": max(0, limit), "over": list(over),
+            "now": _now(session), "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
 
 
 class NewVectors(NamedTuple):
-    """The vectors of a chunk that exists and has none. `error` is the reason why a part is missing,
-    and counts as a failed attempt."""
+    """The vectors of an existing chunk without vectors. `error` is the reason why a part is
+    missing, and counts as a failed attempt."""
 
     chunk_id: int
     embedded_at: str | None
@@ -331,7 +379,7 @@ def put(session: Session, model_id: int, rows: Sequence[NewVectors]) -> None:
 
 
 def vector_text(vector: Sequence[float]) -> str:
-    """A vector as pgvector reads it."""
+    """A vector in pgvector's text format."""
     return f"[{','.join([f'{value:.8g}' for value in vector])}]"
 
 
@@ -344,7 +392,7 @@ def fill(
     tokens: bytes | None,
     error: str | None,
 ) -> None:
-    """Add missing parts. Existing parts are kept, and an incomplete attempt is counted."""
+    """Add missing parts and keep existing ones. An incomplete attempt is counted."""
     row: Any = session.execute(
         "SELECT sparse IS NULL, tokens IS NULL FROM embeddings "
         "WHERE model_id = %s AND chunk_id = %s FOR UPDATE",
@@ -369,7 +417,7 @@ def fill(
 
 
 def fail(session: Session, model_id: int, chunk_id: int, error: str, now: str) -> None:
-    """Count a failed attempt of a chunk that exists and has no vectors."""
+    """Count a failed attempt for an existing chunk without vectors."""
     state = session.value(
         "INSERT INTO embeddings AS e (model_id, chunk_id, state, attempts, embedded_at, error) "
         "VALUES (%s, %s, 'pending', 1, %s, %s) "
@@ -383,8 +431,8 @@ def fail(session: Session, model_id: int, chunk_id: int, error: str, now: str) -
 
 
 def retry(session: Session, model_id: int, doc_id: int | None = None) -> int:
-    """Make failed chunks, and vectors with parts that failed for good, pending again: those of one
-    document, or all. Returns how many."""
+    """Make failed chunks, and vectors with permanently failed parts, pending again, in one document
+    or in all. Returns how many."""
     params = {"model_id": model_id, "doc_id": doc_id}
     among = (
         "AND (%(doc_id)s::bigint IS NULL OR chunk_id IN "

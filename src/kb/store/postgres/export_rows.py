@@ -34,7 +34,7 @@ def header(session: Session, *, vectors: bool) -> JsonDict:
 
 
 def last_id(session: Session, table: str) -> int:
-    """The last id that a table has given out."""
+    """The last id that a table has assigned."""
     column = ID_COLUMNS[table]
     sequence = session.value("SELECT pg_get_serial_sequence(%s, %s)", (table, column))
     return int(session.value(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END "

@@ -1,5 +1,5 @@
 """Raw FTS5 expressions. PostgreSQL has no FTS5, so SQLite evaluates them: the chunks that may match
-are copied into a table in memory. Scores use the statistics of the whole store, so that they are
+are copied into a table in memory. Scores use the statistics of the whole store, so that they equal
 those of the SQLite store.
 """
 
@@ -87,8 +87,9 @@ def rank_expression(
 def _bm25(
     known: dict[int, float], chunks: int, average: float, api: apsw.FTS5ExtensionApi, *_: Any
 ) -> float:
-    """BM25 as FTS5 computes it, with the number and the average length of the store's chunks. Every
-    chunk with one of the phrases is a candidate, so that FTS5 can count them."""
+    """BM25 as FTS5 computes it, but with the number and average length of all chunks in the store.
+    The candidates include every chunk with one of the phrases, so FTS5 counts the phrases
+    correctly."""
     if not known:
         known.update({phrase: _idf(api, phrase, chunks) for phrase in range(api.phrase_count)})
     norm = _K1 * (1 - _B + _B * api.column_size() / average)

@@ -31,12 +31,13 @@ def roots(session: Session, filters: Filters | None = None) -> list[Root]:
         sql, params = where.condition(session, filters, None)
         only = f"root_id IN (SELECT d.root_id FROM documents d WHERE {sql})"
     rows = session.execute(
-        f"SELECT root_id, name, path, whole, {_DETACHED} FROM roots r WHERE {only} ORDER BY path",
-        (session.machine, *params),
+        f"SELECT root_id, name, path, whole, {_DETACHED}, nullif(r.machine, %s) FROM roots r "
+        f"WHERE {only} ORDER BY path",
+        (session.machine, session.machine, *params),
     )
     return [
-        Root(root_id, name, os.fsdecode(path), whole, detached)
-        for root_id, name, path, whole, detached in rows
+        Root(root_id, name, os.fsdecode(path), whole, detached, machine)
+        for root_id, name, path, whole, detached, machine in rows
     ]
 
 
@@ -136,7 +137,7 @@ def _moment(time_ns: int) -> str:
 
 
 def locations(session: Session, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
-    """Where the files of documents are, by id; without notes."""
+    """The locations of documents' files, by document id. Notes have no file."""
     rows = session.execute(
         f"SELECT d.doc_id, r.path, d.path, d.os_path, {_DETACHED} OR d.detached "
         "FROM documents d JOIN roots r USING (root_id) WHERE d.doc_id = ANY (%s)",

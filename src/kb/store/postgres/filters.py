@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kb.errors import check_choice
 from kb.store.filter_values import checked, date_bound
 from kb.text import globs
-from kb.text.wikilinks import keys_of
+from kb.text.wikilinks import keys_of, longer_keys_end
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ _LIVE = "(d.expires_at IS NULL OR d.expires_at > %s)"
 _LINKS = (
     "EXISTS (SELECT 1 FROM json_array_elements_text("
     "CASE json_typeof(d.metadata::json -> 'links_to') WHEN 'array' "
-    "THEN d.metadata::json -> 'links_to' ELSE '[]'::json END) AS l WHERE l = ANY (%s))"
+    "THEN d.metadata::json -> 'links_to' ELSE '[]'::json END) AS l "
+    "WHERE l = ANY (%s) OR right(l, %s) = %s)"
 )
 _ANY_TAG = (
     "d.doc_id IN (SELECT doc_id FROM document_tags WHERE md5(tag) = ANY "
@@ -69,7 +70,8 @@ def condition(session: Session, filters: Filters, now: str | None) -> Condition:
     if filters.path_glob is not None:
         parts.append(("d.doc_id = ANY (%s)", [_matching(session, filters.path_glob)]))
     if filters.links_to is not None:
-        parts.append((_LINKS, [list(keys_of(filters.links_to))]))
+        end = longer_keys_end(filters.links_to)
+        parts.append((_LINKS, [list(keys_of(filters.links_to)), len(end), end]))
     if filters.after is not None:
         parts.append(("d.date >= %s", [date_bound("after", filters.after)]))
     if filters.before is not None:
@@ -89,7 +91,7 @@ def among(session: Session, filters: Filters | None) -> Condition:
 
 
 def _limits(limits: Limits) -> list[tuple[str, list[Any]]]:
-    """What the caller may see. Notes belong to no root."""
+    """The condition on what the caller may see. Notes belong to no root."""
     from kb.types import NOTES_ROOT
 
     parts: list[tuple[str, list[Any]]] = []
@@ -113,7 +115,8 @@ def _types(session: Session, filters: Filters) -> tuple[str, ...]:
 
 
 def _matching(session: Session, glob: str) -> list[int]:
-    """The documents whose path matches. The server finds those with the literal prefix."""
+    """The documents whose path matches. The server selects by the literal prefix; then each path is
+    matched against the pattern."""
     literal = re.split(r"[*?\[]", glob)[0]
     rows = session.execute(
         "SELECT doc_id, doc_path FROM documents WHERE left(doc_path, 600) >= %s "
@@ -124,7 +127,7 @@ def _matching(session: Session, glob: str) -> list[int]:
 
 
 class Visible(NamedTuple):
-    """The chunks that a search may return: those of `allowed` (None: all) without the `hidden`
+    """The chunks that a search may return: those in `allowed` (None: all), except the `hidden`
     ones, which have expired."""
 
     allowed: NDArray[np.int64] | None
@@ -144,13 +147,13 @@ def has_expired(session: Session, now: str) -> bool:
 
 
 class FilterCache:
-    """The chunks of the last filters, until a document changes. Threads may share it."""
+    """Caches the chunks of the latest filters until a document changes. Threads may share it."""
 
     def __init__(self) -> None:
         self._filtered: dict[tuple[Any, ...], NDArray[np.int64]] = {}
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Clear the cache."""
         self._filtered = {}
 
     def visible(self, session: Session, filters: Filters, now: str) -> Visible:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kb.store.postgres.session import Session
 
 _READ = 200  # texts read at a time
-_MAX_LIKE = 8  # terms for which LIKE is faster than reading all texts
+_MAX_LIKE = 8  # up to this many terms, LIKE is faster than reading all texts
 _LIKE_ESCAPES = {ord(char): f"!{char}" for char in "%_!"}
-_BECOME_ASCII = "\u0130\u212a"  # the characters whose lower case has an ASCII letter
+_BECOME_ASCII = "\u0130\u212a"  # non-ASCII characters whose lower case contains an ASCII letter
 
 
 class PostgresFulltext:
@@ -42,7 +42,7 @@ class PostgresFulltext:
         self.ngrams = WordIndex("ngram", blocks)
 
     def close(self) -> None:
-        """Drop what is cached."""
+        """Clear the caches."""
         self.words.forget()
         self.ngrams.forget()
 
@@ -110,7 +110,7 @@ class PostgresFulltext:
         self, terms: Sequence[str], *, filters: Filters, now: str, limit: int
     ) -> TextMatches:
         """Chunks that contain any of the terms as substrings, those with the most terms first.
-        Reads every text, without an index."""
+        Scans every text."""
         wanted = tuple(term.lower() for term in terms)
         with self._database.reading() as session:
             visible = where.visible_condition(session, filters, now)
@@ -168,8 +168,8 @@ class _Search:
         return self._rank(words, every=False)
 
     def every(self, query: LexicalQuery, words: Sequence[Term], parts: Sequence[Term]) -> Ranked:
-        """Without unspaced scripts, the index finds all words; with them, runs and words must occur
-        as substrings [003], and are ranked by their n-grams and words."""
+        """Chunks with all terms. Without unspaced scripts, the index finds all words; with them,
+        runs and words must occur as substrings [003], and are ranked by their n-grams and words."""
         if not parts:
             return self._rank(words, every=True)
         import numpy as np
@@ -182,7 +182,7 @@ class _Search:
 
     def _containing_all(self, runs: Sequence[str], words: Sequence[str]) -> set[int]:
         """Chunks that contain each run and each word as a substring of their text or headings: the
-        index finds the n-grams of the runs, and the text decides."""
+        index finds the n-grams of the runs, and the texts are then checked."""
         terms = tuple(term.lower() for term in (*runs, *words))
         grams = [gram for run in runs for piece in bigrams(run) for gram in split_ngrams(piece)]
         ranking = self._ngrams.ranking(self._session, [(gram,) for gram in grams])
@@ -290,8 +290,8 @@ def _with_phrases(
     pieces: Sequence[Sequence[Phrase]],
     limit: int,
 ) -> dict[int, str]:
-    """The headings and texts of the first chunks that contain a phrase. No more are read than may
-    be needed."""
+    """The headings and texts of the first chunks that contain a phrase. Stops reading once there
+    are enough."""
     texts: dict[int, str] = {}
     remaining = iter(order)
     while some := list(islice(remaining, _READ)):

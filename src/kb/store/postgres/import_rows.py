@@ -148,7 +148,7 @@ class PostgresTarget:
         if self._chunks:
             documents.insert_chunks(self._session, self._chunks)
         self._chunks = []
-        # A chunk that was just added may get its vectors afterwards: they wait for the next batch.
+        # Chunks come first, because vectors refer to them.
         for model_id, rows in self._vectors.items():
             embeddings.put(self._session, model_id, rows)
         self._vectors = {}
@@ -188,7 +188,7 @@ class PostgresTarget:
 
 
 def _raise_sequence(session: Session, table: str, column: str, least: int) -> None:
-    """Let new ids follow `least`."""
+    """Make new ids greater than `least`."""
     if table in ID_COLUMNS and last_id(session, table) >= least:
         return
     if least > 0:

@@ -1,7 +1,7 @@
 """Wake-ups for workers: a thread that listens for notifications of new work.
 
 Every commit that changes texts sends one, so that a worker on another machine need not poll often.
-A notification may be lost while the connection is: after each connect, there may be work.
+Notifications are lost while there is no connection, so each connect counts as one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kb.errors import KbError
 from kb.logs import logger
 from kb.store.postgres.pool import Connection
 
-_CHECK_S = 0.5  # between two looks at whether to stop
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0  # after a lost connection, doubled each time
+_CHECK_S = 0.5  # how often to check whether to stop
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0  # after a lost connection; doubled each time
 _log = logger("kb.embed")
 
 
 def channel(schema: str) -> str:
-    """The channel of a store; databases have several stores."""
+    """The channel of a store. A database may have several stores."""
     return f"kb_{schema}"[:63]
 
 

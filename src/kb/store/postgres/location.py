@@ -3,12 +3,12 @@
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
 All parameters but `schema`, `machine`, `read` and `max_lag_s` are those of libpq, such as `sslmode`
-or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD. `machine` names the
-machine, for several that have the same folders at the same paths.
+or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD. `machine` names
+this machine; set it if several machines have different folders at the same path.
 
-Several hosts can be given: `HOST1,HOST2`. Writes then go to the one that accepts them, so that they
-follow a failover. With `read=standby`, reads prefer one that does not; if its state is more than
-`max_lag_s` seconds behind, responses say so.
+Several hosts can be given: `HOST1,HOST2`. Writes go to the one that accepts them, so that they
+follow a failover. With `read=standby`, reads prefer a standby; if it lags by more than `max_lag_s`
+seconds, responses report this.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PASSWORDS = ("password", "sslpassword")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_HOST = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its passwords, and
-    `secrets` are these passwords, in each spelling. `standby_dsn` is the URL for reads, if those
+    `secrets` are these passwords, encoded and decoded. `standby_dsn` is the URL for reads if they
     prefer a standby."""
 
     dsn: str
@@ -50,34 +51,45 @@ class Location:
 
     @classmethod
     def parse(cls, url: str) -> Location:
-        """Raises `InvalidRequest` for a URL that is not understood."""
+        """Parse the URL of a store. Raises `InvalidRequest` if it is invalid."""
         try:
             parts = urlsplit(url)
-        except ValueError as error:  # its message may name the password
+        except ValueError as error:  # the original message may contain the password
             raise InvalidRequest(
                 "the URL of the store is not a valid URL", f"use {_HOW}"
             ) from error
         if _BAD_ESCAPE.search(parts.netloc) or _BAD_ESCAPE.search(parts.query):
             raise InvalidRequest(
-                "the URL of the store has a '%' that two hexadecimal digits do not follow",
-                "write '%' as %25, also in a password",
+                "the URL of the store has a '%' without two hexadecimal digits after it",
+                "write '%' as %25, even in a password",
+            )
+        if parts.netloc.count("@") > 1 or "@" in parts.path:
+            # libpq would take a part of the password for the host, look it up and repeat it.
+            raise InvalidRequest(
+                "the URL of the store has an '@' or a '/' in its user or password",
+                "write '@' as %40 and '/' as %2F in a password",
+            )
+        user, at, hosts = parts.netloc.rpartition("@")
+        if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+            raise InvalidRequest(
+                "the URL of the store has no valid host and port",
+                "use postgresql://USER:PASSWORD@HOST:PORT/DATABASE; the port is a number",
             )
         options = parse_qsl(parts.query, keep_blank_values=True)
         names = [name for name, _ in options]
         schema = dict(options).get("schema", SCHEMA)
         if not _NAME.fullmatch(schema) or schema.startswith("pg_") or names.count("schema") > 1:
             raise InvalidRequest(
-                f"the schema of a store cannot be {schema!r}",
-                "name one schema with letters, digits and underscores: ?schema=team",
+                f"{schema!r} is not a valid schema name",
+                "use one schema name of letters, digits and underscores: ?schema=team",
             )
         database = parts.path.lstrip("/")
         if not database or "/" in database:
             raise InvalidRequest("the URL of the store names no database", f"use {_HOW}")
         if parts.fragment:
             raise InvalidRequest(
-                "the URL of the store has a '#'", "write '#' as %23, also in a password"
+                "the URL of the store has a '#'", "write '#' as %23, even in a password"
             )
-        user, at, hosts = parts.netloc.rpartition("@")
         name, _, password = user.partition(":")
         rest = [(key, value) for key, value in options if key not in _OWN]
         read, max_lag_s = _standby(dict(options))
@@ -109,7 +121,7 @@ class Location:
         )
 
     def without_secrets(self, text: str) -> str:
-        """A message of libpq, which may repeat parts of the URL, without the passwords."""
+        """Mask the passwords in a libpq error message, which may repeat parts of the URL."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text

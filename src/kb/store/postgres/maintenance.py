@@ -60,10 +60,10 @@ class PostgresMaintenance:
         return checks(self._database)
 
     def checkpoint(self) -> None:
-        """The server has checkpoints of its own."""
+        """Do nothing: the server makes its own checkpoints."""
 
     def compact(self) -> int:
-        """Write every table again. Each table can neither be read nor written meanwhile."""
+        """Rewrite every table. A table can be neither read nor written while it is rewritten."""
         before = self.size_bytes()
         with self._database.writing() as session:
             schema.lock(session.connection, session.schema, what="index")

@@ -65,7 +65,7 @@ def _abandon_next(session: Session) -> None:
 
 
 def _drop_gone(session: Session) -> None:
-    """Drop the vectors of an earlier `gone` model completely, because there can be only one."""
+    """Drop all vectors of an earlier `gone` model, because there can be only one such model."""
     while drop_retired(session, 1_000_000):
         pass
 
@@ -96,7 +96,8 @@ def _failing(session: Session, model_id: int) -> int:
 
 
 def _has_losses(session: Session, old: StoredModel, new: StoredModel) -> bool:
-    """Whether the new model failed for good on a chunk that the old model has a vector for."""
+    """Whether the new model has permanently failed on a chunk that has a vector of the old
+    model."""
     sql = (
         "SELECT 1 FROM embeddings n JOIN embeddings o ON o.chunk_id = n.chunk_id "
         "WHERE n.model_id = %s AND n.state <> 'ready' AND o.model_id = %s AND o.state = 'ready'"

@@ -1,7 +1,7 @@
-"""A bounded number of connections that threads take and give back.
+"""A bounded pool of connections.
 
-Connections are opened by the thread that needs one, so that an error of the server reaches its
-caller at once; psycopg's own pool connects in the background, and callers only see a timeout.
+The thread that needs a connection opens it, so that an error of the server reaches its caller at
+once. psycopg's own pool connects in the background, and its callers only see a timeout.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._age = 0  # how often the pool was closed
-        self._ages: dict[int, int] = {}  # of the connections that are in use
+        self._ages: dict[int, int] = {}  # the `_age` at which each one in use was taken
 
     def take(self, timeout_s: float) -> Connection:
-        """A connection outside of any transaction. Raises `StoreBusy` if all are in use."""
+        """A connection outside any transaction. Raises `StoreBusy` if all are in use."""
         if not self._slots.acquire(timeout=timeout_s):
             raise StoreBusy(
                 f"all {self._size} connections to the store are in use",

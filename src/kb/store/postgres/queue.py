@@ -2,8 +2,8 @@
 
 A lease is a row, and its primary key keeps two jobs from leasing the same chunk; `SKIP LOCKED` lets
 jobs lease at the same time without waiting for each other. Leases expire; they only avoid duplicate
-work. When vectors are written, only what a chunk lacks at that moment is written, so that the work
-of two jobs on one chunk is written once.
+work. A write adds only the vectors that a chunk lacks at that moment, so that the work of two jobs
+on one chunk is stored once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kb.store.postgres.connection import Database
     from kb.store.postgres.session import Session
 
-LEASE_S = 120.0  # workers renew their leases; a killed worker is noticed earlier
+LEASE_S = 120.0  # workers renew their leases; a killed one is usually noticed earlier
 
 
 class PostgresQueue:
@@ -41,7 +41,8 @@ class PostgresQueue:
 
     def start_job(self, model_id: int) -> int:
         now = self._clock()
-        with self._database.writing(exclusive=False) as session:
+
+        def insert(session: Session) -> int:
             if not _is_wanted(session, model_id):
                 raise NotFound(
                     "the model of these vectors is no longer used",
@@ -53,12 +54,15 @@ class PostgresQueue:
                 (model_id, processes.pid_namespace(), os.getpid(), now, now + LEASE_S),
             ))  # fmt: skip
 
+        return self._database.repeat(insert, exclusive=False)
+
     def lease(
         self,
         job_id: int,
         model_id: int,
         *,
         limit: int,
+        among: Sequence[int] | None = None,
         after: PendingChunk | None = None,
         doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
@@ -74,6 +78,7 @@ class PostgresQueue:
                 session,
                 model_id,
                 limit,
+                among=among,
                 after=after,
                 doc_id=doc_id,
                 lacking=lacking,
@@ -90,14 +95,40 @@ class PostgresQueue:
 
         return self._database.repeat(take, exclusive=False)
 
-    def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+    def newest(
+        self,
+        model_id: int,
+        *,
+        limit: int,
+        doc_id: int | None = None,
+        patient: bool = False,
+        without: Sequence[int] = (),
+    ) -> list[int]:
         now = self._clock()
         with self._database.reading() as session:
+            if not _is_wanted(session, model_id, lock=False):
+                return []
+            return embeddings.newest(
+                session,
+                model_id,
+                limit,
+                doc_id=doc_id,
+                over=_over(session, now),
+                without=without,
+                due=due_at(now) if patient else None,
+            )
+
+    def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+        now = self._clock()
+
+        def check(session: Session) -> bool:
             over = _over(session, now)
             return any(
                 embeddings.waiting(session, model_id, 1, lacking=parts, over=over, due=due_at(now))
                 for parts in ((frozenset[str](), lacking) if lacking else (frozenset[str](),))
             )
+
+        return self._database.read(check)
 
     def renew_job(self, job_id: int) -> None:
         self._database.repeat(
@@ -186,38 +217,38 @@ class PostgresQueue:
     def failures(
         self, model_id: int, limit: int = 20, filters: Filters | None = None
     ) -> list[Failure]:
-        with self._database.reading() as session:
-            return [
-                Failure(chunk_id, path, searchable=ready, attempts=attempts, error=error, at=at,
-                        given_up=given_up)
-                for chunk_id, path, ready, attempts, error, at, given_up in embeddings.failing(
-                    session, model_id, limit, filters)
-            ]  # fmt: skip
+        return self._database.read(lambda session: [
+            Failure(chunk_id, path, searchable=ready, attempts=attempts, error=error, at=at,
+                    given_up=given_up)
+            for chunk_id, path, ready, attempts, error, at, given_up in embeddings.failing(
+                session, model_id, limit, filters)
+        ])  # fmt: skip
 
     def last_error(self, model_id: int) -> str | None:
-        with self._database.reading() as session:
-            return embeddings.last_error(session, model_id)
+        return self._database.read(lambda session: embeddings.last_error(session, model_id))
 
     def retry(self, model_id: int, *, doc_id: int | None = None) -> int:
-        with self._database.writing(exclusive=False) as session:
+        def reset(session: Session) -> int:
             retried = embeddings.retry(session, model_id, doc_id)
             session.notify()
             return retried
+
+        return self._database.repeat(reset, exclusive=False)
 
 
 # --- in the caller's transaction ------------------------------------------------------------------
 
 
-def _is_wanted(session: Session, model_id: int) -> bool:
-    """Whether searches use the model, or will. After a switch, they do not use the old one. The
-    model is not deleted before the transaction ends."""
-    sql = "SELECT role FROM models WHERE model_id = %s FOR KEY SHARE"
+def _is_wanted(session: Session, model_id: int, *, lock: bool = True) -> bool:
+    """Whether searches use the model, or will after the switch. `lock` locks its row, so that it is
+    not deleted before the transaction ends."""
+    sql = f"SELECT role FROM models WHERE model_id = %s{' FOR KEY SHARE' if lock else ''}"
     return session.value(sql, (model_id,)) in ("search", "next")
 
 
 def _resume(session: Session, job_id: int, model_id: int, now: float) -> bool:
-    """Whether the job may continue. A job whose lease has expired, because the machine slept, has
-    lost its row and gets a new one."""
+    """Whether the job may continue. A job whose lease has expired, for instance because the machine
+    was asleep, has lost its row and gets a new one."""
     if not _is_wanted(session, model_id):
         return False
     session.execute(
@@ -256,7 +287,7 @@ def _lacks(
     session: Session, model_id: int, chunk_ids: Sequence[int]
 ) -> dict[int, frozenset[str] | None]:
     """The parts that the vectors of each chunk lack; None if it has no vectors at all. Deleted
-    chunks are left out, and the others are not deleted before the transaction ends."""
+    chunks are left out; the others are locked until the transaction ends."""
     ids = sorted(set(chunk_ids))
     rows = session.execute(
         "SELECT chunk_id FROM chunks WHERE chunk_id = ANY (%s) ORDER BY chunk_id FOR KEY SHARE",

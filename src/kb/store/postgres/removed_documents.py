@@ -1,6 +1,6 @@
-"""What only the store knows of a document whose file was removed: the user's tags and the access
-count. A document that is written at the same path of the same root gets them back. Each function
-runs in the caller's transaction."""
+"""Keeps the data of a removed file's document that is only in the store: the user's tags and the
+access count. A document that is later written at the same path of the same root gets them back.
+Each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ JOIN removed_documents x ON sha256(x.root_path) = sha256(r.path) AND md5(x.path)
 
 
 def save(session: Session, doc_ids: Iterable[int]) -> None:
-    """Save what is known of documents that are about to be deleted. Notes have no path to return
-    to, and are not saved."""
+    """Save the tags and access counts of documents that are about to be deleted. Notes are not
+    saved: they never return."""
     session.execute(_SAVE, (list(doc_ids),))
 
 
 def add(session: Session, row: JsonDict) -> None:
-    """Add an imported row, and unite it with the row that its path may have."""
+    """Add an imported row, or merge it into the row that exists for its path."""
     names = ", ".join(row)
     values = ", ".join(f"%({name})s" for name in row)
     session.execute(f"INSERT INTO removed_documents AS x ({names}) VALUES ({values}) {_UNITE}", row)
 
 
 def restore(session: Session, doc_id: int | None = None) -> None:
-    """Give a document that was written what was saved for its path; None stands for all
-    documents."""
+    """Restore the tags and access count saved for the path of a document that was just written; for
+    None, those of all documents."""
     sql = f"SELECT removed_id, doc_id, x.access_count, user_tags {_RETURNED}"
     rows = (
         session.execute(sql).fetchall()
@@ -68,7 +68,7 @@ def restore(session: Session, doc_id: int | None = None) -> None:
 
 
 def move(session: Session, old: bytes, new: bytes) -> None:
-    """Let the rows of the folder `old` belong to the folder `new`."""
+    """Reassign the rows of the folder `old` to the folder `new`."""
     if old == new:
         return
     session.execute(

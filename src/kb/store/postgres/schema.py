@@ -24,7 +24,7 @@ SELECT set_config('search_path', quote_ident(%s) || coalesce(
   (SELECT ', ' || quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace
    WHERE extname = 'vector'), ''), false)
 """
-# Unlike `to_regclass`, which may remember for the rest of a transaction that there is no table.
+# Not `to_regclass`, which may cache the absence of a table for the rest of a transaction.
 _STATE_TABLE = """
 SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'state'
@@ -32,7 +32,7 @@ WHERE n.nspname = %s AND c.relname = 'state'
 
 
 def set_path(connection: Connection, schema: str) -> None:
-    """Let names mean those of the store's schema, and of the one that holds pgvector."""
+    """Resolve names in the store's schema, then in the schema of pgvector."""
     connection.execute(_PATH, (schema,))
 
 
@@ -84,7 +84,7 @@ def migrate(connection: Connection, location: Location, clock: Clock) -> None:
             connection.execute(_script(step))
         except errors.DuplicateTable as error:
             raise StoreUnusable(
-                f"the schema {location.schema!r} has tables of another application",
+                f"the schema {location.schema!r} contains tables of another application",
                 "choose another schema: ?schema=NAME",
             ) from error
     if number is None:
@@ -120,8 +120,8 @@ def _create_schema(connection: Connection, location: Location) -> None:
 
 
 def _require_vector(connection: Connection) -> None:
-    """Check pgvector, and add it to the database if the role may do that. New stores in other
-    schemas of the database wait."""
+    """Check pgvector, and add it to the database if the role is allowed to. Holds a lock, because
+    another schema of this database may become a store at the same time."""
     lock(connection, "", what="extension")
     found = extension_version(connection)
     if found is None:
@@ -135,7 +135,7 @@ def _require_vector(connection: Connection) -> None:
         except errors.InsufficientPrivilege as error:
             raise StoreUnusable(
                 "the database has no extension vector, and this role may not add it",
-                "let a superuser run: CREATE EXTENSION vector",
+                "ask a superuser to run: CREATE EXTENSION vector",
             ) from error
         found = extension_version(connection)
     assert found is not None

@@ -1,11 +1,11 @@
 """Inverted indexes in segments: of words, of n-grams, and of the sparse vectors of each model.
 
-A write only lists its chunks as pending; `flush` writes them into a segment afterwards, in a
-transaction of its own. Searches read pending chunks as well, so that they are exact at any time. A
-posting is written about three times: in its first segment, in one merged from eight such segments,
-and in one merged from eight of those.
+A write only lists its chunks as pending; `flush` writes them into a segment later, in a separate
+transaction. Searches read pending chunks as well, so that they are always exact. A posting is
+written about three times: in its first segment, in one merged from eight such segments, and in one
+merged from eight of those.
 
-Whoever removes chunks holds the lock `index` shared, and whoever writes segments holds it alone:
+Removing chunks takes the lock `index` in shared mode, and writing segments takes it exclusively:
 otherwise a segment could bring back a chunk that is removed while the segment is written.
 """
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from kb.store.postgres.connection import Database
     from kb.store.postgres.session import Session
 
-FEW = 128  # fewer chunks get no segment: a search reads their texts or vectors
-FAN = 8  # this many segments of one size are merged into one of the next
+FEW = 128  # with fewer pending chunks, no segment is written: searches read their texts or vectors
+FAN = 8  # this many segments of one size are merged into one of the next size
 _SIZES = (FEW * FAN, FEW * FAN**2)  # where the next size begins
 MOST = _SIZES[-1] - 1  # chunks at a time; the positions of eight batches fit in 16 bits
-_WORN = 4  # a segment is rewritten when one in this many chunks is gone
-_MAX_TERM_BYTES = 1000  # an entry of an index has at most 2,700 bytes
+_WORN = 4  # a segment is rewritten when one in this many chunks is deleted
+_MAX_TERM_BYTES = 1000  # PostgreSQL limits an index entry to 2,700 bytes
 _COUNTER = {"word": "texts", "ngram": "texts", "sparse": "sparse"}
 
 
 class Segment(NamedTuple):
-    """A segment, how many chunks it was built from, and how many of them are gone."""
+    """A segment, how many chunks it was built from, and how many of them are deleted."""
 
     segment: int
     chunks: int
@@ -64,11 +64,11 @@ def term_key(term: str) -> str:
     return f" {hashlib.blake2b(data, digest_size=16).hexdigest()}"  # no term has a space
 
 
-# --- pending and gone chunks ----------------------------------------------------------------------
+# --- pending and deleted chunks -------------------------------------------------------------------
 
 
 def add_pending(session: Session, kind: str, model_id: int, chunk_ids: Sequence[int]) -> None:
-    """Let searches read these chunks until they are in a segment."""
+    """List chunks as pending: searches read them until they are in a segment."""
     if chunk_ids:
         session.execute(
             "INSERT INTO pending SELECT %s, %s, each FROM unnest(%s::bigint[]) AS each "
@@ -79,7 +79,7 @@ def add_pending(session: Session, kind: str, model_id: int, chunk_ids: Sequence[
 
 
 def lock_shared(session: Session) -> None:
-    """Keep others from writing segments until the transaction ends."""
+    """Take the lock `index` in shared mode: nobody writes segments until the transaction ends."""
     schema.lock(session.connection, session.schema, shared=True, what="index")
 
 
@@ -122,24 +122,28 @@ def flush_words(database: Database) -> None:
 
 
 def flush(database: Database, kind: str, model_id: int) -> None:
-    """Write pending chunks into segments, if there are at least `FEW` and no other process does it
-    already."""
-    with database.writing(exclusive=False, create=False) as session:
+    """Write pending chunks into segments if there are at least `FEW` and no other process is
+    already doing so."""
+
+    def write(session: Session) -> None:
         if _pending_count(session, kind, model_id, FEW) >= FEW and schema.try_lock(
             session.connection, session.schema, "index"
         ):
             flush_all(session, kind, model_id)
 
+    database.repeat(write, exclusive=False, create=False)
+
 
 def flush_all(session: Session, kind: str, model_id: int) -> None:
-    """Write pending chunks into segments until few are left. The caller holds the lock alone."""
+    """Write pending chunks into segments until few are left. The caller holds the exclusive
+    lock."""
     while _pending_count(session, kind, model_id, FEW) >= FEW:
         _flush(session, kind, model_id)
         tidy(session, kind, model_id)
 
 
 def indexes(session: Session) -> list[tuple[str, int]]:
-    """Every index, by its kind and its model (0 for the indexes of texts)."""
+    """Every index, by its kind and its model (0 for text indexes)."""
     rows: Any = session.execute("SELECT DISTINCT kind, model_id FROM segments ORDER BY 1, 2")
     return rows.fetchall()  # type: ignore[no-any-return]
 
@@ -151,7 +155,7 @@ def pending_indexes(session: Session) -> list[tuple[str, int]]:
 
 
 def rebuild(session: Session, kind: str, model_id: int) -> None:
-    """Write the whole index again from texts or vectors. The caller holds the lock alone."""
+    """Rebuild the whole index from texts or vectors. The caller holds the exclusive lock."""
     drop(session, kind, model_id)
     if kind == "sparse":
         session.execute(
@@ -203,7 +207,8 @@ def read_postings(session: Session, kind: str, chunk_ids: Sequence[int]) -> Post
 
 
 class Inverted(NamedTuple):
-    """The sparse vectors of chunks, by term. `chunk_ids` has the chunk of each position."""
+    """The sparse vectors of chunks, inverted: postings by term. `chunk_ids` maps positions to
+    chunks."""
 
     chunk_ids: list[int]
     blocks: dict[str, Block]
@@ -389,7 +394,7 @@ def read_segments(session: Session, segments: Sequence[int]) -> Iterator[StoredS
 
 
 def read_gone(session: Session, segments: Sequence[int]) -> dict[int, set[int]]:
-    """The chunks of each segment that are gone, and others that it never had."""
+    """The deleted chunks of each segment; they may include chunks that it never had."""
     gone: dict[int, set[int]] = {segment: set() for segment in segments}
     rows = session.execute(
         "SELECT segment, chunk_id FROM gone WHERE segment = ANY (%s)", (list(segments),)
@@ -400,7 +405,7 @@ def read_gone(session: Session, segments: Sequence[int]) -> dict[int, set[int]]:
 
 
 def gone_mask(ids: NDArray[np.int64], gone: set[int]) -> NDArray[np.bool_] | None:
-    """Which of the chunks are gone; None if all exist."""
+    """A mask of the deleted chunks; None if all exist."""
     import numpy as np
 
     if not gone:

@@ -22,7 +22,7 @@ _STREAMED = 500  # rows fetched at a time
 
 
 class State(NamedTuple):
-    """The row of `state` that identifies a state of the store."""
+    """The row of the table `state`, which identifies a state of the store."""
 
     store_id: str
     created_at: str
@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What a transaction has changed; the last statement adds it to the counters."""
+    """The changes of a transaction, which its last statement adds to the counters."""
 
     changes: int = 0
     texts: int = 0
@@ -46,8 +46,8 @@ class Changes:
 
 
 class Session:
-    """The statements of one transaction, with the names of the store's schema and of this machine,
-    and with its clock."""
+    """Runs the statements of one transaction. Has the names of the store's schema and of this
+    machine, and the clock of the store."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Session:
         self.machine = location.machine
         self.clock = clock
         self.changes = Changes()
-        self.lag_s = 0.0  # how old the state of a standby may be
+        self.lag_s = 0.0  # by how much a standby may lag
         self._cache: dict[str, Any] | None = {} if reads else None
 
     def execute(self, sql: str, params: Params = None) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -102,7 +102,7 @@ class Session:
                 yield row
 
     def once(self, key: str, read: Callable[[Session], _Value]) -> _Value:
-        """A value that a snapshot reads only once, and a transaction that writes each time."""
+        """A value that a snapshot reads only once, but a writing transaction every time."""
         if self._cache is None:
             return read(self)
         if key not in self._cache:
@@ -115,8 +115,8 @@ class Session:
         return self.once("state", _read_state)
 
     def count_changes(self) -> None:
-        """Add the changes to the counters. Must be the last statements of a transaction: others
-        wait for this row until the commit."""
+        """Add the changes to the counters. Must come last in a transaction: others wait for this
+        row until the commit."""
         made = self.changes
         numbers = (made.changes, made.texts, made.vectors, made.sparse, made.chunks)
         if any(numbers):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kb.store.postgres.filters import FilterCache
     from kb.store.postgres.session import Session
 
-_MAX_STATES = 3  # cached states: readers may still use an earlier one
+_MAX_STATES = 3  # cached states; readers may still use an earlier one
 
 Key = tuple[str, int, int]  # the store, its counter of the sparse index, and the model
 
@@ -48,7 +48,7 @@ class SparseIndex:
         self._states: dict[Key, State] = {}
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Clear the cache."""
         with self._building:
             self._states = {}
 
@@ -75,7 +75,7 @@ class SparseIndex:
             scores = sums(rows, len(state.ids))
         except ValueError as error:  # invalid positions, truncated numbers
             raise StoreUnusable(
-                f"the index of sparse vectors is damaged ({error})",
+                f"the sparse index is damaged ({error})",
                 "repair it with: kb doctor --fix",
             ) from error
         scores[state.gone] = 0.0
@@ -90,8 +90,7 @@ class SparseIndex:
     def _rows(
         self, session: Session, state: State, terms: Sequence[tuple[str, float]]
     ) -> Iterator[Row]:
-        """The postings of all terms in the order of the terms, which is the order of every chunk's
-        sum."""
+        """The postings of all terms, in the order in which the scores of each chunk are summed."""
         blocks = self._blocks.read(session, list(state.starts), [term for term, _ in terms])
         for term, weight in terms:
             for segment, start in state.starts.items():
@@ -104,7 +103,7 @@ class SparseIndex:
         key = (session.state.store_id, session.state.sparse, model_id)
         if (known := self._states.get(key)) is not None:
             return known
-        with pause_deadline(), self._building:  # one thread builds it for all
+        with pause_deadline(), self._building:  # one thread builds the state for all
             if (known := self._states.get(key)) is None:
                 known = _load(session, model_id)
                 kept = list(self._states.items())[1 - _MAX_STATES :]

@@ -1,4 +1,4 @@
-"""Reads on a standby: how far it is behind, and whether it has what this process has written."""
+"""Reads from a standby: its lag, and whether it has what this process has written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import threading
 
 from kb.store.postgres.pool import Connection, Pool
 
-# On a standby that has replayed all it received, nothing is known to be missing, unless it has
-# lost the primary. A primary is not behind.
+# A standby that has replayed everything it received has no known lag, unless it has lost the
+# primary. A primary has none.
 _POSITION = """
 SELECT pg_is_in_recovery(),
   NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= %s::pg_lsn,
@@ -28,14 +28,14 @@ class Standbys:
         self._written = _NOTHING  # the position in the log; standbys that lack it are not read
 
     def wrote(self, connection: Connection) -> None:
-        """Remember the position of the log after a commit."""
+        """Record the position in the log after a commit."""
         row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         with self._lock:
             self._written = _NOTHING if row is None else row[0]
 
     def lag_s(self, connection: Connection) -> float | None:
-        """How many seconds the server of this connection is behind, at the start of its snapshot;
-        None if it lacks a write of this process."""
+        """The lag of this connection's server in seconds, at the start of its snapshot; None if it
+        lacks a write of this process."""
         row = connection.execute(_POSITION, (self._written,)).fetchone()
         if row is None or not row[1]:
             return None

@@ -1,5 +1,5 @@
-"""Texts as PostgreSQL stores them. It has no character U+0000, which U+FFFD replaces: both separate
-words, and neither can be seen."""
+"""Texts as PostgreSQL stores them. It does not support U+0000, which is replaced with U+FFFD: both
+separate words, and neither is text."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class _BinaryText(StrBinaryDumper):
 
 
 def register_text(connection: Connection) -> None:
-    """Let the connection accept every text. The last one is the default."""
+    """Make the connection accept every text. The dumper registered last is the default."""
     for dumper in (_BinaryText, _Text, _UnknownText):
         connection.adapters.register_dumper(str, dumper)

@@ -33,35 +33,29 @@ class PostgresVectors:
         self.sparse = SparseIndex(filters, blocks)
 
     def close(self) -> None:
-        """Drop what is cached."""
+        """Clear the caches."""
         self.sparse.forget()
 
     def version(self) -> str:
         """`v<schema>.<changes>`."""
-        with self._database.reading() as session:
-            return f"v{schema.VERSION}.{session.state.vectors}"
+        return self._database.read(lambda session: f"v{schema.VERSION}.{session.state.vectors}")
 
     # --- models -----------------------------------------------------------------------------------
 
     def models(self) -> list[StoredModel]:
-        with self._database.reading() as session:
-            return embeddings.models(session)
+        return self._database.read(lambda session: embeddings.models(session))
 
     def models_within(self, filters: Filters) -> list[StoredModel]:
-        with self._database.reading() as session:
-            return embeddings.models_within(session, filters)
+        return self._database.read(lambda session: embeddings.models_within(session, filters))
 
     def model_counts(self) -> list[JsonDict]:
-        with self._database.reading() as session:
-            return embeddings.counts(session)
+        return self._database.read(lambda session: embeddings.counts(session))
 
     def use_model(self, spec: ModelSpec, source: str | None = None) -> StoredModel:
-        with self._database.writing() as session:
-            return embeddings.use_model(session, spec, source)
+        return self._database.repeat(lambda session: embeddings.use_model(session, spec, source))
 
     def set_exam_marks(self, model_id: int, marks: Sequence[ExamMark] | None) -> None:
-        with self._database.writing() as session:
-            embeddings.set_exam_marks(session, model_id, marks)
+        self._database.repeat(lambda session: embeddings.set_exam_marks(session, model_id, marks))
 
     # --- switching models -------------------------------------------------------------------------
 
@@ -72,24 +66,26 @@ class PostgresVectors:
             return model_switch.begin(session, spec, source, keep_old=keep_old)
 
     def can_switch(self, model_id: int) -> bool:
-        with self._database.reading() as session:
-            return model_switch.is_ready(session, model_id, force=False)
+        return self._database.read(
+            lambda session: model_switch.is_ready(session, model_id, force=False)
+        )
 
     def switch(self, model_id: int, *, force: bool = False) -> bool:
-        with self._database.writing() as session:
-            return model_switch.switch(session, model_id, force=force)
+        return self._database.repeat(
+            lambda session: model_switch.switch(session, model_id, force=force)
+        )
 
     def drop_retired(self, limit: int = 500) -> bool:
-        with self._database.writing() as session:
-            return model_switch.drop_retired(session, limit)
+        return self._database.repeat(lambda session: model_switch.drop_retired(session, limit))
 
     def drop_all(self) -> int:
         with self._database.writing() as session:
             return embeddings.drop(session)
 
     def count_missing_part(self, model_id: int, part: str, filters: Filters | None = None) -> int:
-        with self._database.reading() as session:
-            return embeddings.count_missing_part(session, model_id, part, filters)
+        return self._database.read(
+            lambda session: embeddings.count_missing_part(session, model_id, part, filters)
+        )
 
     # --- retrieval --------------------------------------------------------------------------------
 
@@ -117,27 +113,30 @@ class PostgresVectors:
             return self.sparse.nearest(session, model, query, filters=filters, now=now, limit=limit)
 
     def dense_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, Vector[float]]:
-        with self._database.reading() as session:
-            return embeddings.dense_vectors(session, model_id, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: embeddings.dense_vectors(session, model_id, ids))
 
     def sparse_vectors(
         self, model_id: int, chunk_ids: Iterable[int]
     ) -> dict[int, dict[str, float]]:
-        with self._database.reading() as session:
-            return embeddings.sparse_vectors(session, model_id, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(
+            lambda session: embeddings.sparse_vectors(session, model_id, ids)
+        )
 
     def chunks_with(self, model_id: int, part: str, chunk_ids: Iterable[int]) -> set[int]:
-        with self._database.reading() as session:
-            return embeddings.chunks_with(session, model_id, part, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(
+            lambda session: embeddings.chunks_with(session, model_id, part, ids)
+        )
 
     def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:
-        with self._database.reading() as session:
-            return embeddings.token_vectors(session, model_id, chunk_ids)
+        ids = list(chunk_ids)
+        return self._database.read(lambda session: embeddings.token_vectors(session, model_id, ids))
 
     def build_index(self, model_id: int) -> None:
         if self._database.read_only:
             return
         segments.flush(self._database, "sparse", model_id)
-        with self._database.reading() as session:
-            model = embeddings.model(session, model_id)
-        dense.build_index(self._database, model)
+        model = self._database.read(lambda session: embeddings.model(session, model_id))
+        self._database.retry(lambda: dense.build_index(self._database, model))

@@ -1,7 +1,7 @@
 """Ends the wait for a server that does not respond.
 
 The server ends statements that take too long, unless it is suspended or out of reach. A thread that
-waits for it cannot be interrupted; but if its socket is shut down, its statement fails.
+waits for it cannot be interrupted; but once its socket is shut down, its statement fails.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from itertools import count
 
 
 class Watchdog:
-    """Shuts sockets down whose time has passed. Its thread starts with the first one."""
+    """Shuts down sockets when their time is up. Its thread starts with the first socket."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._heap: list[tuple[float, int]] = []  # when, number
+        self._heap: list[tuple[float, int]] = []  # deadline, number
         self._sockets: dict[int, int] = {}  # number -> file descriptor
         self._numbers = count()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def watching(self, descriptor: int, timeout_s: float) -> Iterator[None]:
-        """Shut the socket down if the block takes longer than `timeout_s`. It stays open until
-        then."""
+        """Shut the socket down if the block takes longer than `timeout_s`. The caller keeps the
+        descriptor open for the duration of the block."""
         number = next(self._numbers)
         with self._changed:
             self._sockets[number] = descriptor
@@ -41,7 +41,7 @@ class Watchdog:
         try:
             yield
         finally:
-            with self._changed:  # not while the socket is being shut down
+            with self._changed:  # waits for a shutdown in progress
                 self._sockets.pop(number, None)
 
     def _run(self) -> None:

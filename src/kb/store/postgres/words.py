@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kb.store.postgres.session import Session
 
 _MAX_STATES = 3  # cached states: readers may still use an earlier one
-_MAX_COUNTS = 100_000  # remembered counts of phrases in chunks
-NO_LIMIT = 1 << 62  # there is no other index to count a common phrase with
+_MAX_COUNTS = 100_000  # cached counts of phrases in chunks
+NO_LIMIT = 1 << 62  # phrases are always counted: there is no other index for common ones
 
 Key = tuple[str, int]  # the store, and its counter of texts
 
@@ -78,7 +78,7 @@ class WordIndex:
         self._counts: dict[tuple[Phrase, int], int] = {}
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Clear the caches."""
         with self._building:
             self._states, self._segments, self._counts = {}, {}, {}
 
@@ -96,7 +96,7 @@ class WordIndex:
                 found.setdefault(segment, {})[term] = word_blocks.decode(data)
         except ValueError as error:
             raise IndexUnusable(
-                f"the index of words is damaged: {error}", "repair it with: kb doctor --fix"
+                f"the word index is damaged: {error}", "repair it with: kb doctor --fix"
             ) from error
         if any(len(phrase) > 1 for phrase in wanted):
             for stored in state.stored:
@@ -109,7 +109,7 @@ class WordIndex:
         self, session: Session, phrase: Phrase, chunk_ids: Sequence[int]
     ) -> dict[int, int]:
         """The weighted count of a phrase in each of the chunks, from their texts. The text of a
-        chunk never changes, so counts are remembered."""
+        chunk never changes, so counts are cached."""
         from kb.index.word_postings import HEADING, PART, TEXT, count_phrase
 
         counts = {one: self._counts.get((phrase, one)) for one in chunk_ids}
@@ -127,7 +127,7 @@ class WordIndex:
         return {one: count or 0 for one, count in counts.items()}
 
     def pending_terms(self, session: Session, prefix: str) -> set[str]:
-        """The terms of chunks in no segment yet that begin with a prefix."""
+        """The terms with this prefix in chunks that are in no segment yet."""
         tail: Any = self._state(session).ranking.parts[-1].postings
         return {term for term in tail.terms() if term.startswith(prefix)}
 
@@ -137,7 +137,7 @@ class WordIndex:
         key = (session.state.store_id, session.state.texts)
         if (known := self._states.get(key)) is not None:
             return known
-        with pause_deadline(), self._building:  # one thread builds it for all
+        with pause_deadline(), self._building:  # one thread builds the state for all
             if (known := self._states.get(key)) is None:
                 known = self._load(session)
                 kept = list(self._states.items())[1 - _MAX_STATES :]

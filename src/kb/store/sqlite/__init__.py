@@ -1,7 +1,8 @@
 """The store over one SQLite file, and over index files beside it. Only `kb.store` imports it.
 
 store              SqliteStore: the ports below over one database
-connection         Database: connections, transactions, and translated errors
+connection         Database: connections and transactions
+error_translation  errors of SQLite as errors of kb
 snapshot_cache     values that a snapshot reads only once
 schema             the schema's version, and migrations to the newest one
 functions          SQL functions, and helpers for queries

@@ -5,9 +5,9 @@ row. The file is derived data, and the store always wins.
     the arrays   one after another, each at a multiple of 8 bytes
 
 A file that is missing, truncated, damaged, or from another store or machine is not an error: the
-arrays are then built from the store. The checksums detect accidents only. So whoever reads a file
-also checks that its arrays have the right types and that no number in them points outside another
-one; numbers that are merely wrong are found by `kb doctor`.
+arrays are then built from the store. The checksums detect only accidents. So a reader also checks
+that the arrays have the right types and that no number in them points outside another array; `kb
+doctor` finds numbers that are merely wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Content(NamedTuple):
 
 def identity(path: Path) -> tuple[int, ...] | None:
     """A value that changes if the file is replaced or written in place; None if there is no file.
-    Compare it before using mapped arrays: reading beyond the end of a shortened file would end the
+    Compare it before using mapped arrays: reading beyond the end of a shortened file would kill the
     process."""
     try:
         info = path.stat()
@@ -56,8 +56,9 @@ def identity(path: Path) -> tuple[int, ...] | None:
 
 
 def read(path: Path, kind: str, parse: Callable[[Content], T | None]) -> T | None:
-    """What `parse` makes of the content of a file, if the file is complete and of this kind. An
-    error that `parse` raises means that the file is damaged. The arrays are mapped, not copied."""
+    """The content of a file, converted by `parse`; None unless the file is complete and of this
+    kind. An error that `parse` raises means that the file is damaged. The arrays are mapped, not
+    copied."""
     # The folder may come from another machine: opening a pipe must not block.
     with suppress(*_DAMAGED), open_file(path, links="follow") as file:
         header = _parse(file.head(_HEADER_BYTES), kind)
@@ -89,7 +90,7 @@ def check_bounds(array: NDArray[Any], *, first: int, last: int) -> None:
 
 
 def check_numbers(values: Any, count: int) -> list[int]:
-    """The values, if they are so many integers of 64 bits. Raises `ValueError`."""
+    """The values, if they are `count` 64-bit integers. Raises `ValueError`."""
     if len(values) != count or not all(
         type(each) is int and -(1 << 63) <= each < 1 << 63 for each in values
     ):
@@ -164,7 +165,7 @@ def _map(handle: int, header: Any) -> Content | None:
 
 
 def _checksum(array: NDArray[Any]) -> int:
-    """The sum of the array as 64-bit numbers, and of the bytes that are left."""
+    """The sum of the array as 64-bit numbers, plus that of the remaining bytes."""
     import numpy as np
 
     raw = array.reshape(-1).view(np.uint8)

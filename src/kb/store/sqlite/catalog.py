@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
 
 
-_ACCESS_WAIT_S = 0.05  # a read does not wait for writers
+_ACCESS_WAIT_S = 0.05  # reads barely wait for writers
 
 
 class SqliteCatalog:
@@ -44,7 +44,7 @@ class SqliteCatalog:
         self._database = database
         self._clock = clock
         self._access_lock = Lock()
-        self._accesses: Counter[int] = Counter()  # not counted yet, since the store was busy
+        self._accesses: Counter[int] = Counter()  # not written yet, because the store was busy
 
     def version(self) -> str:
         """`v<schema>.<changes>`."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.integrity import Integrity
 
 SAMPLED_CHUNKS = 20_000
-_LOG_BYTES = 64 << 20  # only a reader that never ends lets a log grow beyond this
+_LOG_BYTES = 64 << 20  # a larger log means that a reader never ends
 _FIX = "kb doctor --fix"
 _RESTORE = "restore a backup, or remove the store and ingest again"
 _INDEX_ONLY = re.compile(r"missing from index|wrong # of entries in index")

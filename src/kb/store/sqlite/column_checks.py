@@ -220,7 +220,7 @@ def _holds(cell: Cell, kind: str, raw: Any) -> bool:
 
 
 def diagnosis(connection: apsw.Connection) -> str | None:
-    """The first damaged part of the store, in words; None if nothing is damaged."""
+    """A description of the first damaged part of the store; None if nothing is damaged."""
     from kb.store.sqlite import posting_integrity
 
     try:
@@ -228,6 +228,6 @@ def diagnosis(connection: apsw.Connection) -> str | None:
         if fault is not None:
             return str(fault)
         wrong = posting_integrity.fault(connection)
-        return None if wrong is None else f"the index of sparse vectors: {wrong}"
+        return None if wrong is None else f"the sparse index: {wrong}"
     except Exception as error:  # noqa: BLE001  # a damaged page can raise anything
         return f"it cannot be read ({error})"

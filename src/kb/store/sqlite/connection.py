@@ -4,8 +4,9 @@ A reader sees one consistent state (`reading`). A writer takes the write lock at
 BEGIN IMMEDIATE), because a reader that becomes a writer fails with "locked" under load, whatever
 its timeout.
 
-If the file at the store's path is replaced or removed, its connections still lead to the old file,
-which nobody will read. So each block checks this first and opens the new file (`_leave_old_file`).
+If the file at the store's path is replaced or removed, open connections still refer to the old
+file, which nobody will read. So each block checks for this first and opens the new file
+(`_leave_old_file`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import apsw
 
 from kb import deadline
 from kb.errors import (
-    DiskFull,
     InvalidRequest,
     KbError,
     StoreBusy,
@@ -46,24 +46,11 @@ _CACHE_KIB = 32 * 1024
 LOG_BYTES = 8 << 20  # a larger write-ahead log is checkpointed and truncated
 # Exceptions that values of an unexpected type or form can raise.
 _DAMAGE_ERRORS = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
-_MIN_FREE_PAGES = 1024  # 4 MB: fewer are left for new documents
-_VACUUM_PAGES = 2048  # in one transaction, so that others can write in between
+_MIN_FREE_PAGES = 1024  # 4 MB; fewer are kept for new documents
+_VACUUM_PAGES = 2048  # freed in one transaction, so that others can write in between
 _CHECKPOINT_MS = 500  # how long a checkpoint waits for readers; it blocks writers, not readers
 _MAX_CHECKPOINT_MS = 5_000  # longer than searches take, even on a busy machine
 _CHECK_STEPS = 250  # steps of SQLite between two checks of the deadline: at most about 30 ms
-
-
-# Result codes if a full disk, a quota or a file size limit keeps the log or its shared memory from
-# growing.
-_NO_SPACE = frozenset(
-    {
-        apsw.SQLITE_IOERR_WRITE,
-        apsw.SQLITE_IOERR_SHMSIZE,
-        apsw.SQLITE_IOERR_SHMMAP,
-        apsw.SQLITE_IOERR_SHMOPEN,
-    }
-)
-
 _LOG = "-wal"  # the suffix of the write-ahead log
 _UNQUOTED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/")
 
@@ -136,9 +123,7 @@ class Database:
         """A transaction that is committed at the end of the block, and rolled back after an error.
         Raises `StoreBusy` if another one does not end within `wait_s` and the store's timeout."""
         if self.read_only:
-            raise StoreReadOnly(
-                f"{self.path} was opened for reading only", "open it without read_only"
-            )
+            raise StoreReadOnly(f"{self.path} was opened read-only", "open it without read_only")
         with self.errors():
             if self._local.reading == 0:
                 self._leave_old_file()
@@ -173,7 +158,7 @@ class Database:
                 self._checkpoint(self._writer())
 
     def compact(self) -> None:
-        """Write the file again without unused pages. FTS5 keeps entries of deleted rows until its
+        """Rewrite the file without unused pages. FTS5 keeps entries of deleted rows until its
         segments are merged."""
         with self.writing() as connection:
             for table in ("chunks_fts", "chunks_cjk"):
@@ -184,8 +169,9 @@ class Database:
             scalar(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def release_free_pages(self) -> None:
-        """Give unused pages back to the disk if they are a large part of the file. Takes the write
-        lock for a moment at a time. Older stores, which cannot do this, need `compact` once."""
+        """Return unused pages to the disk if they are a large part of the file. Takes the write
+        lock only for a moment at a time. Older stores, which cannot do this, need `compact`
+        once."""
         before = None
         while True:
             with self.writing() as connection:
@@ -295,14 +281,15 @@ class Database:
         try:
             yield
         except apsw.Error as error:
-            translated = _translate(error, self.file)
+            from kb.store.sqlite import error_translation  # not needed by most searches
+
+            translated = error_translation.translate(error, self.file)
             # SQL functions fail with a generic error if a value has the wrong type.
             if type(translated) is StoreError and (what := self._damage()):
                 raise column_checks.damaged(what) from error
             raise translated from error
-        except (
-            UnicodeEncodeError
-        ) as error:  # lone surrogates, from JSON or from bytes that are not UTF-8
+        except UnicodeEncodeError as error:
+            # Lone surrogates, from JSON or from bytes that are not UTF-8.
             raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
         except _DAMAGE_ERRORS as error:
             if what := self._damage():
@@ -380,7 +367,9 @@ class Database:
         """Open the file without shared memory, for which the disk has no space. This ignores the
         log, so the log must be empty; and because a writer may start as soon as there is space, the
         connection serves one block only."""
-        if not _lacks_space(error) or self.log_bytes() > 0:
+        from kb.store.sqlite import error_translation
+
+        if not error_translation.lacks_space(error) or self.log_bytes() > 0:
             raise error
         uri = f"file:{_quote(self.file)}?immutable=1"
         connection = self._connect(uri, apsw.SQLITE_OPEN_READONLY)
@@ -388,7 +377,8 @@ class Database:
         return connection
 
     def _log_is_needed(self, attempt: int, last: int) -> bool:
-        """Whether the log has commits that the last attempt, an immutable file, would miss."""
+        """Whether the log has commits that would be missing if the file were opened as
+        immutable."""
         return attempt == last - 1 and self.log_bytes() > 0
 
     @property
@@ -491,8 +481,8 @@ class Database:
             ) from error
 
     def _check_files_beside(self) -> None:
-        """Raise `StoreUnusable` for a log or journal that is no regular file: SQLite would wait for
-        a named pipe forever."""
+        """Raise `StoreUnusable` for a log or journal that is not a regular file: SQLite would wait
+        for a named pipe forever."""
         for suffix in ("-journal", "-wal", "-shm"):
             path = self.file + suffix
             try:
@@ -504,7 +494,7 @@ class Database:
 
     def _refuse_folder(self) -> None:
         if os.path.isdir(self.file):
-            raise StoreUnusable(f"{self.path} is a folder", "name a file, or the folder above it")
+            raise StoreUnusable(f"{self.path} is a folder", "give a file, or the folder above it")
 
     def _make_parent(self) -> None:
         try:
@@ -539,15 +529,15 @@ def _control(connection: apsw.Connection, statement: str) -> None:
 
 
 def _roll_back(connection: apsw.Connection) -> None:
-    """End the transaction, if there is one: SQLite may have rolled back already (disk full), or
-    never have begun (busy), and Ctrl-C may come just before or after a commit."""
+    """End the transaction, if there is one: SQLite may have already rolled it back (disk full) or
+    never begun it (busy), and Ctrl-C may arrive just before or after a commit."""
     if not connection.getautocommit():
         _control(connection, "ROLLBACK")
 
 
 def _has_moved(connection: apsw.Connection) -> bool:
-    """Whether the path of the connection leads to another file now, or to none. SQLite compares
-    inodes; on Windows, an open file cannot be replaced."""
+    """Whether the connection's path now leads to another file, or to none. SQLite compares inodes;
+    on Windows, an open file cannot be replaced."""
     moved = array("i", [0])
     address, _ = moved.buffer_info()
     connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, address)
@@ -564,44 +554,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _quote(path: str) -> str:
-    """The path as a part of a URI, as `urllib.parse.quote` returns it, which loads slowly."""
+    """Percent-encode the path for a URI, like `urllib.parse.quote`, whose module loads slowly."""
     return "".join(
         [chr(byte) if byte in _UNQUOTED else f"%{byte:02X}" for byte in os.fsencode(path)]
     )
-
-
-def _lacks_space(error: apsw.Error) -> bool:
-    return getattr(error, "extendedresult", 0) in _NO_SPACE
-
-
-def _translate(error: apsw.Error, path: str) -> KbError:
-    text = str(error)
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return StoreBusy(
-            f"{path} is being written by another process",
-            "try again, or raise store.busy_timeout_s",
-        )
-    if isinstance(error, apsw.FullError):
-        return DiskFull(
-            f"the disk that holds {path} is full: the last change was not written",
-            "free some space, which removing documents needs too, and run the command again; "
-            "everything before it is kept",
-        )
-    if _lacks_space(error):
-        return DiskFull(
-            f"{path} cannot grow ({text}): the disk is full or failing, or a quota is reached",
-            "free some space and run the command again; what was written before is kept",
-        )
-    if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
-        return StoreReadOnly(f"{path} cannot be written ({text})", "check the file's permissions")
-    if isinstance(error, apsw.NotADBError):
-        return StoreUnusable(f"{path} is not an SQLite file", "choose another file with --store")
-    if isinstance(error, apsw.CorruptError):
-        return StoreUnusable(
-            f"{path} is damaged ({text})",
-            "kb doctor --fix repairs indexes; otherwise restore a backup, or remove the store and "
-            "ingest again",
-        )
-    if isinstance(error, apsw.CantOpenError):
-        return StoreUnusable(f"cannot open {path} ({text})", "check the folder and its permissions")
-    return StoreError(f"{path}: {type(error).__name__}: {text}", "run the command again")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "sqlite-vec", "numpy", "python")
 # Importing numpy takes longer than searching this many vectors in Python.
 SMALL = 3000
-_MIN_FILE_ROWS = 1000  # fewer vectors are read quickly without a file
+_MIN_FILE_ROWS = 1000  # fewer vectors can be read quickly without a file
 _MAX_MATRICES = 3  # cached matrices: readers may still use an earlier state
 
 
@@ -109,7 +109,7 @@ class DenseIndex:
         path = matrix_file.path_of(self._database.path)
         if self._file == array_file.identity(path) and key in self._matrices:
             return self._matrices[key]
-        with pause_deadline(), self._building:  # one thread builds it for all
+        with pause_deadline(), self._building:  # one thread builds the state for all
             if self._file != array_file.identity(path):
                 self._matrices = {}
             if (known := self._matrices.get(key)) is None:
@@ -139,8 +139,8 @@ class DenseIndex:
         return made if is_old else self._save(made, owner)
 
     def build(self, connection: apsw.Connection, model: StoredModel) -> None:
-        """Write the file if the vectors have changed much, and divide very many vectors into lists,
-        which takes too long for a search."""
+        """Write the file if many vectors have changed. If there are very many, divide them into
+        lists, which would take too long during a search."""
         from kb.store.sqlite import matrix
 
         current = self.current(connection, model)
@@ -167,7 +167,7 @@ class DenseIndex:
     # --- derived indexes --------------------------------------------------------------------------
 
     def rewrite_file(self, connection: apsw.Connection, model: StoredModel) -> bool:
-        """Write the file again from the store. Returns False if it cannot be written."""
+        """Rewrite the file from the store. Returns False if it cannot be written."""
         from kb.store.sqlite import matrix
 
         made = matrix.build(connection, model, embeddings.mark(connection))
@@ -202,7 +202,7 @@ def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
         return cosine.unit_vector(array("f", vector), model.dimension)
     except ModelBroken as error:
         raise InvalidRequest(
-            f"the query: {error.message}", "a query needs a vector that is not zero"
+            f"the query: {error.message}", "the vector of a query must not be zero"
         ) from error
 
 
@@ -252,7 +252,8 @@ def numpy_is_there() -> bool:
 def _rescored(
     vectors: dict[int, Vector[float]], query: Vector[float], limit: int
 ) -> list[ScoredChunk]:
-    """Compute the scores of candidates, with numpy if it is loaded; the scores are the same."""
+    """Compute the scores of candidates. Uses numpy if it is loaded; the scores are the same either
+    way."""
     if not _numpy_is_loaded() or not vectors:
         return cosine.rescore(vectors, query, limit)
     import numpy as np

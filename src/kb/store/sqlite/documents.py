@@ -49,7 +49,7 @@ _TEXT = """
 SELECT {columns}, {copies}
 FROM chunks c WHERE c.chunk_id IN (SELECT value FROM json_each(?))
 """
-# Reads a bounded number of copies, because a text may have any number of them.
+# Reads a bounded number of copies, because a text may be repeated any number of times.
 _COPIES = """
 CASE WHEN length(c.text) <= 200 THEN (
   SELECT min(5, count(DISTINCT copy.doc_id)) FROM (
@@ -71,7 +71,12 @@ def write(
 ) -> ChunkChanges:
     """Insert a document, or replace the one with the same path. Chunks with the same heading and
     text keep their ids and vectors."""
-    draft, chunks, moved_from, displaces = document
+    draft, chunks, moved_from, displaces, replaces = document
+    if replaces is not None:
+        from kb.store.document_rows import check_replaced
+
+        query = "SELECT content_hash FROM documents WHERE doc_path = ?"
+        check_replaced(draft.doc_path, scalar(connection, query, (draft.doc_path,)), replaces)
     if displaces is not None:
         suffix = f".moved-{displaces}"
         connection.execute(
@@ -116,7 +121,7 @@ def _write_row(
     connection: apsw.Connection, draft: DocumentDraft, now: str, now_ns: int
 ) -> tuple[int, bool]:
     """Write the document's row. Returns its id, and whether the document is new."""
-    from kb.store.document_rows import document_columns  # a search needs none of it
+    from kb.store.document_rows import document_columns  # not needed by a search
 
     by_path = "SELECT doc_id FROM documents WHERE doc_path = ?"
     known = scalar(connection, by_path, (draft.doc_path,))
@@ -129,7 +134,7 @@ def _write_row(
         attach_document(connection, int(known))
         return int(known), False
     doc_id = next_id(connection)
-    if not draft.doc_path:  # a note is named by its id
+    if not draft.doc_path:  # the path of a note contains its id
         row |= {"path": f"note:{doc_id}", "doc_path": f"note:{doc_id}"}
     names = ", ".join(row)
     values = ", ".join(f":{name}" for name in row)
@@ -185,7 +190,7 @@ def _write_chunks(
             heading = heading_text(draft.title, chunk.heading_path)
             digest = content_digest(heading, chunk.text)
             place = chunk_place(chunk, draft.chunker_version)
-            if same := old.get(digest):  # old[digest] would add an entry
+            if same := old.get(digest):  # old[digest] would add a key to the defaultdict
                 kept.append((ordinal, *place, same.popleft()))
                 continue
             added += 1
@@ -210,7 +215,7 @@ def _write_chunks(
 
 
 def delete(connection: apsw.Connection, doc_ids: Iterable[int]) -> int:
-    """Delete documents with their chunks, tags and vectors. Returns how many existed."""
+    """Delete documents and their chunks, tags and vectors. Returns how many existed."""
     removed = 0
     for doc_id in doc_ids:
         connection.execute("DELETE FROM chunks WHERE doc_id = ?", (doc_id,))
@@ -287,8 +292,8 @@ def page(
     offset: int,
     max_bytes: int,
 ) -> tuple[list[Document], int | None]:
-    """One page of `select`, up to `max_bytes` of tags and metadata but at least one document, and
-    the offset of the next page. Documents are read one by one, so that none is parsed
+    """One page of `select`, and the offset of the next page. A page has up to `max_bytes` of tags
+    and metadata, but at least one document. Documents are read one by one, so that none is parsed
     needlessly."""
     sql, params = where.condition(connection, filters, now)
     rows = connection.execute(
@@ -323,7 +328,7 @@ def count(connection: apsw.Connection, filters: Filters | None) -> int:
 
 
 def count_chunks(connection: apsw.Connection, filters: Filters, now: str | None) -> int:
-    """How many chunks belong to the documents that match; with `now`, without expired ones."""
+    """How many chunks the matching documents have; with `now`, without expired documents."""
     sql, params = where.condition(connection, filters, now)
     return int(scalar(connection, f"SELECT count(*) FROM ({where.CHUNKS_OF}{sql})", tuple(params)))
 
@@ -351,7 +356,7 @@ def has_folder(connection: apsw.Connection, folder: str) -> bool:
 def paths_with_suffix(
     connection: apsw.Connection, suffix: str, limit: int, filters: Filters | None = None
 ) -> list[str]:
-    """The first paths that end with `suffix`. Scans the index of paths: half a second for a million
+    """The first paths that end with `suffix`. Scans the path index: half a second for a million
     documents."""
     only, params = where.among(connection, filters)
     rows = connection.execute(
@@ -462,7 +467,7 @@ def document_ids(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
 
 
 def boost_fields(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[int, BoostFields]:
-    """What boosts use of each chunk's document. Reads no text."""
+    """The fields of each chunk's document that boosts use. Reads no text."""
     rows = connection.execute(
         "SELECT c.chunk_id, d.doc_id, d.doc_path, d.kind, d.access_count "
         "FROM chunks c JOIN documents d ON d.doc_id = c.doc_id "
@@ -484,7 +489,8 @@ def chunks(connection: apsw.Connection, doc_id: int) -> list[Chunk]:
 def counts(
     connection: apsw.Connection, column: str, filters: Filters | None = None
 ) -> dict[str, int]:
-    """How many documents have each value of `column`, which must not come from a user."""
+    """How many documents have each value of `column`. The name of the column must not be user
+    input."""
     only, params = where.among(connection, filters)
     rows = connection.execute(
         f"SELECT coalesce({column}, 'none'), count(*) FROM documents WHERE 1{only} "

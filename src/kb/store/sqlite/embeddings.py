@@ -68,7 +68,7 @@ def models(connection: apsw.Connection) -> list[StoredModel]:
 
 
 def _models(connection: apsw.Connection) -> list[StoredModel]:
-    from kb.types import StoredModel  # not needed by a search by words
+    from kb.types import StoredModel  # a lexical search does not need it
 
     expired = expired_chunks(connection)
     records = []
@@ -134,8 +134,8 @@ def model(connection: apsw.Connection, model_id: int) -> StoredModel:
 def use_model(
     connection: apsw.Connection, spec: ModelSpec, source: str | None = None
 ) -> StoredModel:
-    """Return the record of the model for searches, and create it if needed. A model without vectors
-    is replaced."""
+    """Return the record of the search model; create it if needed. A model without vectors is
+    replaced."""
     identity = (spec.name, spec.version, spec.dimension)
     for known in models(connection):
         if (known.name, known.version, known.dimension) == identity and known.role == "search":
@@ -173,7 +173,7 @@ def counts(connection: apsw.Connection) -> list[JsonDict]:
 def count_missing_part(
     connection: apsw.Connection, model_id: int, part: str, filters: Filters | None = None
 ) -> int:
-    """How many vectors lack this part for good, without those of expired documents."""
+    """How many vectors permanently lack this part, without those of expired documents."""
     only, params = where.among(connection, filters)
     sql = (
         f"SELECT count(*) FROM embeddings JOIN chunks USING (chunk_id) JOIN documents d "
@@ -202,17 +202,25 @@ def last_error(connection: apsw.Connection, model_id: int) -> str | None:
 # --- work -----------------------------------------------------------------------------------------
 
 
+_OF_DOCUMENT = "AND c.doc_id = :doc_id"
 _DUE = "(:first IS NULL OR attempts = 0 OR embedded_at <= iif(attempts = 1, :first, :others))"
 _LIVE = f"NOT EXISTS (SELECT 1 FROM documents d WHERE d.doc_id = c.doc_id AND {_EXPIRED})"
-_WAITING = f"""
-SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > :after {{among}}
-  AND chunk_id NOT IN (SELECT value FROM json_each(:out))
+_IS_WAITING = f"""
+c.chunk_id NOT IN (SELECT value FROM json_each(:out))
   AND (NOT EXISTS
       (SELECT 1 FROM embeddings e WHERE e.chunk_id = c.chunk_id AND e.model_id = :model_id)
-    OR chunk_id IN (SELECT chunk_id FROM embeddings
+    OR c.chunk_id IN (SELECT chunk_id FROM embeddings
       WHERE model_id = :model_id AND state <> 'ready' AND state = 'pending' AND {_DUE}))
-  AND {_LIVE}
+"""
+_WAITING = f"""
+SELECT chunk_id, heading, text FROM chunks c WHERE chunk_id > :after {{among}}
+  AND {_IS_WAITING} AND {_LIVE}
 ORDER BY chunk_id LIMIT :limit
+"""
+_NEWEST = f"""
+SELECT c.chunk_id FROM chunks c JOIN documents d USING (doc_id)
+WHERE {_IS_WAITING} AND {_EXPIRED} IS NOT TRUE {{among}}
+ORDER BY d.updated_at DESC, c.doc_id DESC, c.chunk_id LIMIT :limit
 """
 _LACKING = f"""
 SELECT chunk_id, heading, text FROM embeddings e JOIN chunks c USING (chunk_id)
@@ -228,31 +236,64 @@ def waiting(
     model_id: int,
     limit: int,
     *,
+    among: Sequence[int] | None = None,
     after: PendingChunk | None = None,
     doc_id: int | None = None,
     lacking: Set[str] = frozenset(),
     out: Sequence[int] = (),
     due: Due | None = None,
 ) -> list[PendingChunk]:
-    """Chunks that need vectors, or, with `lacking`, whose vectors lack one of these parts. `doc_id`
-    limits them to one document, `out` are chunks to leave out, and `due` leaves out recent
-    failures. Expired documents are always left out."""
+    """Chunks that need vectors, or, with `lacking`, whose vectors lack one of these parts. `among`
+    limits them to these chunks, in this order, `doc_id` limits them to one document, `out` are
+    chunks to leave out, and `due` leaves out recent failures. Expired documents are always left
+    out."""
     known = model(connection, model_id)
-    first, others = due or (None, None)
-    params = {"model_id": model_id, "limit": limit,
-             "after": 0 if after is None else after.chunk_id, "out": json.dumps(list(out)),
-             "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
-    among = "" if doc_id is None else "AND c.doc_id = :doc_id"
+    params = _work_params(model_id, limit, doc_id, out, due)
+    params["after"] = 0 if after is None else after.chunk_id
+    only = _OF_DOCUMENT if doc_id is not None else ""
+    if among is not None:
+        params |= {"among": json.dumps(list(among)), "limit": len(among)}
+        only += " AND c.chunk_id IN (SELECT value FROM json_each(:among))"
     if not lacking:
         # Reading every chunk is avoided if none is pending.
-        sql = _WAITING.format(among=among)
+        sql = _WAITING.format(among=only)
         rows: list[Any] = connection.execute(sql, params).fetchall() if known.pending else []
     else:
         parts = [part for part in lacking if known.lacks(part)]
         candidates = {row for part in parts for row in connection.execute(
-            _LACKING.format(part=part, among=among), params)}  # fmt: skip
-        rows = sorted(candidates)[:limit]
-    return [PendingChunk(chunk_id, passage(heading, text)) for chunk_id, heading, text in rows]
+            _LACKING.format(part=part, among=only), params)}  # fmt: skip
+        rows = sorted(candidates)
+    if among is not None:
+        place = {chunk_id: at for at, chunk_id in enumerate(among)}
+        rows.sort(key=lambda row: place[row[0]])
+    return [
+        PendingChunk(chunk_id, passage(heading, text)) for chunk_id, heading, text in rows[:limit]
+    ]
+
+
+def newest(
+    connection: apsw.Connection,
+    model_id: int,
+    limit: int,
+    *,
+    doc_id: int | None = None,
+    out: Sequence[int] = (),
+    due: Due | None = None,
+) -> list[int]:
+    """The ids of chunks without vectors, those of the documents that changed last first."""
+    if not model(connection, model_id).pending:
+        return []
+    sql = _NEWEST.format(among="" if doc_id is None else _OF_DOCUMENT)
+    rows = connection.execute(sql, _work_params(model_id, limit, doc_id, out, due))
+    return [chunk_id for (chunk_id,) in rows]
+
+
+def _work_params(
+    model_id: int, limit: int, doc_id: int | None, out: Sequence[int], due: Due | None
+) -> dict[str, Any]:
+    first, others = due or (None, None)
+    return {"model_id": model_id, "limit": limit, "out": json.dumps(list(out)),
+            "first": first, "others": others, "doc_id": doc_id}  # fmt: skip
 
 
 def put(
@@ -318,8 +359,8 @@ def fail(
 
 
 def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None) -> int:
-    """Make failed chunks, and vectors with parts that failed for good, pending again: those of one
-    document, or all. Returns how many."""
+    """Make failed chunks, and vectors with permanently failed parts, pending again, in one document
+    or in all. Returns how many."""
     among = "AND (?2 IS NULL OR chunk_id IN (SELECT chunk_id FROM chunks WHERE doc_id = ?2))"
     connection.execute(
         "UPDATE embeddings SET state = 'pending', attempts = 0 WHERE model_id = ?1 "

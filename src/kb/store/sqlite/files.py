@@ -47,7 +47,8 @@ def roots(connection: apsw.Connection, filters: Filters | None = None) -> list[R
 def _used_roots(
     connection: apsw.Connection, filters: Filters | None
 ) -> tuple[str, tuple[Any, ...]]:
-    """The condition on `root_id` for roots with a document that matches; any without filters."""
+    """The SQL condition on `root_id` that selects roots with a matching document; without filters,
+    all roots."""
     if not filters:
         return "1", ()
     sql, params = where.condition(connection, filters, None)
@@ -176,7 +177,7 @@ def _moment(time_ns: int) -> str:
 
 
 def locations(connection: apsw.Connection, doc_ids: Iterable[int]) -> dict[int, FileLocation]:
-    """Where the files of documents are, by id; without notes."""
+    """The locations of documents' files, by document id. Notes have no file."""
     from kb.types import FileLocation
 
     rows = connection.execute(

@@ -58,11 +58,13 @@ def condition(connection: apsw.Connection, filters: Filters, now: str | None) ->
     if filters.path_glob is not None:
         parts.append(_path(filters.path_glob))
     if filters.links_to is not None:
-        from kb.text.wikilinks import keys_of
+        from kb.text.wikilinks import keys_of, longer_keys_end
 
+        end = longer_keys_end(filters.links_to)
         parts.append((
-            f"EXISTS (SELECT 1 FROM json_each(d.metadata, '$.links_to') AS l WHERE l.value {_IN})",
-            [_json_list(keys_of(filters.links_to))],
+            f"EXISTS (SELECT 1 FROM json_each(d.metadata, '$.links_to') AS l WHERE l.value {_IN} "
+            "OR substr(l.value, ?) = ?)",
+            [_json_list(keys_of(filters.links_to)), -len(end), end],
         ))  # fmt: skip
     if filters.after is not None:
         parts.append(("d.date >= ?", [date_bound("after", filters.after)]))
@@ -83,7 +85,7 @@ def among(connection: apsw.Connection, filters: Filters | None) -> Condition:
 
 
 def _limits(limits: Limits) -> list[tuple[str, list[Any]]]:
-    """What the caller may see. Notes belong to no root."""
+    """The condition on what the caller may see. Notes belong to no root."""
     from kb.types import NOTES_ROOT
 
     parts: list[tuple[str, list[Any]]] = []

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 # chunk_id, doc_id, heading, text, parts. Fitted on the train and dev splits of four collections.
 _BM25 = "bm25(chunks_fts, 0.0, 0.0, 2.0, 1.0, 0.5)"
 MIN_INDEXED_CHUNKS = 5000  # FTS5 is fast enough for fewer
-_WORTH_NUMPY = 400_000  # chunks, of all lookups, for which FTS5 takes longer than importing numpy
-_MAX_LIKE = 8  # terms for which LIKE is faster than looking for all of them at once
+# Once all lookups together have read this many chunks, importing numpy would have been faster.
+_WORTH_NUMPY = 400_000
+_MAX_LIKE = 8  # up to this many terms, LIKE is faster than looking for all of them at once
 _MAX_LIKE_CHARS = 1_000  # SQLite refuses patterns of more than 50,000 bytes
 _LIKE_ESCAPES = {ord(char): f"!{char}" for char in "%_!"}
-BECOME_ASCII = "\u0130\u212a"  # the characters whose lower case has an ASCII letter
+BECOME_ASCII = "\u0130\u212a"  # non-ASCII characters whose lower case contains an ASCII letter
 
 
 # --- entry points ---------------------------------------------------------------------------------
@@ -120,8 +121,8 @@ def _with_phrases(
     within: Within,
     limit: int,
 ) -> dict[int, str]:
-    """The headings and texts of the first candidates that contain a phrase. No more are read than
-    may be needed."""
+    """The headings and texts of the first candidates that contain a phrase. Stops reading once
+    there are enough."""
     chunk_ids = candidates.certain | candidates.possible
     if within != Within():
         sql = "SELECT chunk_id FROM chunks WHERE chunk_id IN (SELECT value FROM json_each(?)) AND "
@@ -150,8 +151,8 @@ def match_substrings(
     now: str,
     limit: int,
 ) -> TextMatches:
-    """Chunks that contain any of the terms as substrings, those with the most terms first. Reads
-    every text, without an index."""
+    """Chunks that contain any of the terms as substrings, those with the most terms first. Scans
+    every text."""
     within = _within(connection, filters, now)
     wanted = json.dumps(list(terms))
     narrow, params = _may_contain(terms)
@@ -304,7 +305,7 @@ def _may_contain(terms: Sequence[str]) -> tuple[str, list[str]]:
 
 def _containing_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, list[Any]]:
     """Chunks that contain each run and each word as a substring of their text or headings: the
-    index finds the n-grams of the runs, and the text decides."""
+    index finds the n-grams of the runs, and the texts are then checked."""
     terms = [*runs, *words]
     pieces_of_all = dict.fromkeys(piece for run in runs for piece in bigrams(run))
     return (
@@ -315,7 +316,7 @@ def _containing_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, lis
     )
 
 
-# --- which chunks may be seen ---------------------------------------------------------------------
+# --- visible chunks -------------------------------------------------------------------------------
 
 
 class Within(NamedTuple):
@@ -357,7 +358,7 @@ class SqliteFulltext:
     def __init__(self, database: Database, filters: FilterCache) -> None:
         self._database = database
         self._filters = filters
-        self._scanned = 0  # chunks, of all lookups
+        self._scanned = 0  # chunks read by all lookups
 
     @cached_property
     def words(self) -> WordIndex:

@@ -33,7 +33,7 @@ class SqliteTarget:
         return int(scalar(self._connection, sql))
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: every row is written at once."""
 
     def models(self) -> list[StoredModel]:
         return embeddings.models(self._connection)

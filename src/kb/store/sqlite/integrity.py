@@ -74,8 +74,8 @@ class Integrity:
 
     def problems(self) -> list[str]:
         """Problems that SQLite itself reports, without those of the full-text tables, which
-        `index_fault` finds. Uses a new connection, because FTS5 would trust what an older
-        connection has cached."""
+        `index_fault` finds. Uses a new connection, because on an older connection FTS5 would trust
+        its cache."""
         fresh = Database(self._database.path, read_only=self._database.read_only, busy_timeout_s=1)
         try:
             with fresh.reading() as connection:
@@ -160,7 +160,7 @@ class Integrity:
             _recount(connection)
 
     def counters(self) -> list[str]:
-        """The counters that are wrong, in words."""
+        """A description of each wrong counter."""
         with self._database.reading() as connection:
             counted = scalar(connection, "SELECT chunks FROM state")
             chunks = scalar(connection, "SELECT count(*) FROM chunks")
@@ -205,8 +205,8 @@ class Integrity:
         return len(wrong), [one.doc_path for one in altered.values()]
 
     def refill(self) -> None:
-        """Compute the derived columns of every chunk again. The indexes must be checked afterwards:
-        triggers are off, because they would remove entries that were never added."""
+        """Recompute the derived columns of every chunk. The indexes must be checked afterwards:
+        triggers are disabled, because they would remove entries that were never added."""
         last = 0
         while True:
             with self._database.writing() as connection, without_triggers(connection):

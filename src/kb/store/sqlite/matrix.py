@@ -1,8 +1,8 @@
 """The numpy backend: all vectors of a model as one matrix, shared between threads.
 
 A matrix belongs to one state of the store. The matrix of a later state is derived from it: changed
-rows are marked as dead, and their new vectors are kept in a second, small matrix. When that one
-grows too large, all vectors are read again, and kept in a file for other processes.
+rows are marked as dead, and their new vectors are kept in a second, small matrix. When the second
+matrix grows too large, all vectors are read again, and written to a file for other processes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
 _GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
 _MAX_GATHERED = 20_000  # for more, the codes of all rows are faster
 _CODED = 8  # if at most one row in this many is wanted, codes select the candidates
-_FEW = 1000  # this many changed rows never cause a full read
+_FEW = 1000  # so few changed rows never cause a full read
 _SHARE = 16  # nor does one changed row in this many
 
 
@@ -64,7 +64,7 @@ class Matrix:
         return Sidecar(self.mark, self.ids, self.rows, self.codes)
 
 
-# --- making ---------------------------------------------------------------------------------------
+# --- building -------------------------------------------------------------------------------------
 
 
 def of_sidecar(model_id: int, sidecar: Sidecar) -> Matrix:
@@ -87,7 +87,7 @@ def build(
     start = 0
     while batch := list(islice(vectors, _BATCH)):
         end = start + len(batch)
-        if end > model.ready:  # more than the counter says, which `kb doctor` repairs
+        if end > model.ready:  # more than were counted, which `kb doctor` repairs
             ids = np.resize(ids, end)
             rows = np.resize(rows, (end, model.dimension))
         ids[start:end] = [chunk_id for chunk_id, _ in batch]

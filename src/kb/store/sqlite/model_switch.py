@@ -65,7 +65,7 @@ def _abandon_next(connection: apsw.Connection) -> None:
 
 
 def _drop_gone(connection: apsw.Connection) -> None:
-    """Drop the vectors of an earlier `gone` model completely, because there can be only one."""
+    """Drop all vectors of an earlier `gone` model, because there can be only one such model."""
     while drop_retired(connection, 1_000_000):
         pass
 
@@ -96,7 +96,8 @@ def _failing(connection: apsw.Connection, model_id: int) -> int:
 
 
 def _has_losses(connection: apsw.Connection, old: StoredModel, new: StoredModel) -> bool:
-    """Whether the new model failed for good on a chunk that the old model has a vector for."""
+    """Whether the new model has permanently failed on a chunk that has a vector of the old
+    model."""
     sql = (
         "SELECT 1 FROM embeddings n JOIN embeddings o ON o.chunk_id = n.chunk_id "
         "WHERE n.model_id = ? AND n.state <> 'ready' AND o.model_id = ? AND o.state = 'ready'"

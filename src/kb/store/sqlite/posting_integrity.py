@@ -39,10 +39,10 @@ SELECT (SELECT count(*) FROM sparse_postings
 
 
 def fault(connection: apsw.Connection) -> str | None:
-    """What differs, in words; None if nothing does."""
+    """A description of the difference; None if there is none."""
     for sql, what in (
         (_LOST, "chunks are missing"),
-        (_LEFT_OVER, "chunks have no sparse vector any more"),
+        (_LEFT_OVER, "chunks no longer have a sparse vector"),
         (_STRAY, "rows belong to no segment"),
     ):
         if count := scalar(connection, sql):

@@ -2,8 +2,8 @@
 transaction.
 
 A job is one run of a worker. It leases chunks by writing their ids into its row, and other jobs
-skip these. Leases expire; they only avoid duplicate work. When vectors are written, only what a
-chunk lacks at that moment is written, so that the work of two jobs on one chunk is written once.
+skip these. Leases expire; they only avoid duplicate work. A write adds only the vectors that a
+chunk lacks at that moment, so that the work of two jobs on one chunk is stored once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kb.store.sqlite.connection import Database
     from kb.store.sqlite.vectors import SqliteVectors
 
-LEASE_S = 120.0  # workers renew their leases; a killed worker is noticed earlier
+LEASE_S = 120.0  # workers renew their leases; a killed one is usually noticed earlier
 
 
 # --- leases ---------------------------------------------------------------------------------------
@@ -64,6 +64,7 @@ def lease(
     model_id: int,
     *,
     limit: int,
+    among: Sequence[int] | None,
     after: PendingChunk | None,
     doc_id: int | None,
     lacking: Set[str],
@@ -77,8 +78,9 @@ def lease(
     _sweep(connection, now)
     taken = _leased(connection, model_id)
     leased = embeddings.waiting(
-        connection, model_id, limit, after=after, doc_id=doc_id, lacking=lacking, out=taken, due=due
-    )
+        connection, model_id, limit,
+        among=among, after=after, doc_id=doc_id, lacking=lacking, out=taken, due=due,
+    )  # fmt: skip
     mine = _ids(connection, job_id) + [one.chunk_id for one in leased]
     connection.execute(
         "UPDATE jobs SET chunk_ids = ?, lease_until = ? WHERE job_id = ?",
@@ -91,21 +93,26 @@ def has_work(
     connection: apsw.Connection, model_id: int, lacking: Set[str], due: Due, now: float
 ) -> bool:
     """Whether `lease` would return anything. Writes nothing."""
-    taken = [
-        chunk_id
-        for job_id, place, pid, until in _all(connection)
-        if not _is_over(place, pid, until, now)
-        for chunk_id in _ids(connection, job_id)
-    ]
+    taken = _taken(connection, now)
     return any(
         embeddings.waiting(connection, model_id, 1, lacking=parts, out=taken, due=due)
         for parts in ((frozenset(), lacking) if lacking else (frozenset(),))
     )
 
 
+def _taken(connection: apsw.Connection, now: float) -> list[int]:
+    """The chunks that jobs work on."""
+    return [
+        chunk_id
+        for job_id, place, pid, until in _all(connection)
+        if not _is_over(place, pid, until, now)
+        for chunk_id in _ids(connection, job_id)
+    ]
+
+
 def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float) -> bool:
-    """Whether the job may continue. A job whose lease has expired, because the machine slept, has
-    lost its row and gets a new one."""
+    """Whether the job may continue. A job whose lease has expired, for instance because the machine
+    was asleep, has lost its row and gets a new one."""
     if not _is_wanted(connection, model_id):
         return False
     connection.execute(
@@ -117,7 +124,7 @@ def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float
 
 
 def _is_wanted(connection: apsw.Connection, model_id: int) -> bool:
-    """Whether searches use the model, or will. After a switch, they do not use the old one."""
+    """Whether searches use the model, or will after the switch."""
     sql = "SELECT 1 FROM models WHERE model_id = ? AND role IN ('search', 'next')"
     return bool(scalar(connection, sql, (model_id,)))
 
@@ -214,7 +221,7 @@ def _put(
 def _fill(
     connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
 ) -> None:
-    """Add missing parts. Existing parts are kept, and an incomplete attempt is counted."""
+    """Add missing parts and keep existing ones. An incomplete attempt is counted."""
     weights, tokens = packed_parts(one.encoding or Encoding(), token_format)
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
@@ -309,6 +316,7 @@ class SqliteQueue:
         model_id: int,
         *,
         limit: int,
+        among: Sequence[int] | None = None,
         after: PendingChunk | None = None,
         doc_id: int | None = None,
         lacking: Set[str] = frozenset(),
@@ -321,12 +329,30 @@ class SqliteQueue:
                 job_id,
                 model_id,
                 limit=limit,
+                among=among,
                 after=after,
                 doc_id=doc_id,
                 lacking=lacking,
                 due=due_at(now) if patient else None,
                 now=now,
             )
+
+    def newest(
+        self,
+        model_id: int,
+        *,
+        limit: int,
+        doc_id: int | None = None,
+        patient: bool = False,
+        without: Sequence[int] = (),
+    ) -> list[int]:
+        now = self._clock()
+        with self._database.reading() as connection:
+            if not _is_wanted(connection, model_id):
+                return []
+            out = [*_taken(connection, now), *without]
+            due = due_at(now) if patient else None
+            return embeddings.newest(connection, model_id, limit, doc_id=doc_id, out=out, due=due)
 
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
         now = self._clock()

@@ -1,6 +1,6 @@
-"""What only the store knows of a document whose file was removed: the user's tags and the access
-count. A document that is written at the same path of the same root gets them back. Each function
-runs in the caller's transaction."""
+"""Keeps the data of a removed file's document that is only in the store: the user's tags and the
+access count. A document that is later written at the same path of the same root gets them back.
+Each function runs in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ JOIN removed_documents x ON x.root_path = r.path AND x.path = d.path
 
 
 def save(connection: apsw.Connection, doc_ids: Iterable[int]) -> None:
-    """Save what is known of documents that are about to be deleted. Notes have no path to return
-    to, and are not saved."""
+    """Save the tags and access counts of documents that are about to be deleted. Notes are not
+    saved: they never return."""
     connection.executemany(_SAVE, [(doc_id,) for doc_id in doc_ids])
 
 
 def add(connection: apsw.Connection, row: JsonDict) -> None:
-    """Add an imported row, and unite it with the row that its path may have."""
+    """Add an imported row, or merge it into the row that exists for its path."""
     names = ", ".join(row)
     values = ", ".join(f":{name}" for name in row)
     connection.execute(
@@ -51,8 +51,8 @@ def add(connection: apsw.Connection, row: JsonDict) -> None:
 
 
 def restore(connection: apsw.Connection, doc_id: int | None = None) -> None:
-    """Give a document that was written what was saved for its path; None stands for all
-    documents."""
+    """Restore the tags and access count saved for the path of a document that was just written; for
+    None, those of all documents."""
     rows = (
         connection.execute(_RETURNED).fetchall()
         if doc_id is None
@@ -72,7 +72,7 @@ def restore(connection: apsw.Connection, doc_id: int | None = None) -> None:
 
 
 def move(connection: apsw.Connection, old: str | bytes, new: str | bytes) -> None:
-    """Let the rows of the folder `old` belong to the folder `new`."""
+    """Reassign the rows of the folder `old` to the folder `new`."""
     if old == new:
         return
     connection.execute(

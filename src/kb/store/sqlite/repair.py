@@ -1,9 +1,9 @@
 """Repairs cells with values that kb cannot have written (see `column_checks`).
 
-Derived values are computed again. Values that another column or a file still has are taken from
-there, or marked so that the next `kb ingest` reads the file again. Anything else is lost: it is
-replaced by a neutral value, so that the rest can be used, and reported. The indexes have to be
-compared with the text afterwards, which `kb doctor` does.
+Derived values are recomputed. Values that another column or a file still has are taken from there,
+or marked so that the next `kb ingest` reads the file again. Anything else is lost: it is reported,
+and replaced with a neutral value, so that the rest can be used. The indexes have to be compared
+with the text afterwards, which `kb doctor` does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DERIVED = ("sparse_terms", "sparse_segments", "sparse_postings", "sparse_chunks
 
 class Repair(NamedTuple):
     """What is left to do after a repair: `notes` that must be chunked again, whether files must be
-    read again, and what is `lost`, in words."""
+    read again, and descriptions of what is `lost`."""
 
     notes: list[int]
     read_again: bool
@@ -91,7 +91,7 @@ def _has_files(connection: apsw.Connection) -> bool:
     return bool(scalar(connection, "SELECT 1 FROM documents WHERE root_id IS NOT NULL LIMIT 1"))
 
 
-# --- what is derived ------------------------------------------------------------------------------
+# --- derived values -------------------------------------------------------------------------------
 
 
 def _state(connection: apsw.Connection, faults: Iterable[Fault]) -> None:
@@ -150,7 +150,7 @@ def begin_text_changes(connection: apsw.Connection) -> None:
     connection.execute("INSERT INTO text_changes (chunk_id, stamp) VALUES (0, random())")
 
 
-# --- what was written -----------------------------------------------------------------------------
+# --- documents and chunks -------------------------------------------------------------------------
 
 
 def _roots(connection: apsw.Connection, faults: Iterable[Fault]) -> list[str]:

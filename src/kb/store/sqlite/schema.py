@@ -40,7 +40,7 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
-        if not connection.getautocommit():  # Ctrl-C may come just after the commit
+        if not connection.getautocommit():  # Ctrl-C may arrive just after the commit
             connection.execute("ROLLBACK")
         raise
 
@@ -103,6 +103,6 @@ def _has_tables(connection: apsw.Connection) -> bool:
 def _script(number: int) -> str:
     from importlib import resources  # a search never migrates
 
-    folder = resources.files("kb.store") / "migrations"
+    folder = resources.files("kb.store.sqlite") / "migrations"
     (script,) = (item for item in folder.iterdir() if item.name.startswith(f"{number:04d}_"))
     return script.read_text(encoding="utf-8")

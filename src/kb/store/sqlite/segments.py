@@ -20,11 +20,11 @@ from kb.index.sparse_blocks import Block, invert
 from kb.index.sparse_weights import Weights
 from kb.store.sqlite.functions import scalar
 
-FEW = 128  # fewer chunks get no segment: a search reads their vectors
+FEW = 128  # with fewer pending chunks, no segment is written: searches read their vectors
 FAN = 8  # this many segments of one size are merged into one of the next
 _SIZES = (FEW * FAN, FEW * FAN**2)  # where the next size begins
 MOST = _SIZES[-1] - 1  # chunks at a time; the positions of eight batches fit in 16 bits
-_WORN = 4  # a segment is rewritten when one in this many chunks is gone
+_WORN = 4  # a segment is rewritten when one in this many chunks is deleted
 _TERM = 0xFFFFFFFF  # the bits of a posting's key that hold the term
 
 
@@ -32,7 +32,7 @@ Blocks = dict[int, Block]  # by term id
 
 
 class Segment(NamedTuple):
-    """A segment, how many chunks it was built from, and how many of them are gone."""
+    """A segment, how many chunks it was built from, and how many of them are deleted."""
 
     segment: int
     chunks: int

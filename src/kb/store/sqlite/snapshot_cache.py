@@ -1,4 +1,4 @@
-"""Values that a snapshot reads once, however many queries need them."""
+"""Values that a snapshot reads only once, however many queries need them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class StoreState(NamedTuple):
         """Whether any document has expired by `now`."""
         if isinstance(self.next_expiry, str):
             return self.next_expiry <= now
-        return isinstance(self.next_expiry, int | float)  # damaged: SQLite sorts it before texts
+        # A damaged value, which SQLite sorts before texts.
+        return isinstance(self.next_expiry, int | float)
 
 
 def store_state(connection: apsw.Connection) -> StoreState:

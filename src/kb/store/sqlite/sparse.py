@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 BACKENDS = ("auto", "numpy", "python")
 _FEW_ALLOWED = 8  # if at most one chunk in this many is allowed, only those are scored
-_MAX_POSTINGS = 4 << 20  # that are cached, of 8 bytes
+_MAX_POSTINGS = 4 << 20  # cached at most, of 8 bytes each
 _STATES = 3  # cached states: readers may still use an earlier one
 _POSTINGS = """
 SELECT t.term, s.value, p.block
@@ -129,7 +129,7 @@ class SparseIndex:
             return VectorMatches(found, chosen)
         except (IndexError, ValueError) as error:  # invalid positions, truncated numbers
             raise StoreUnusable(
-                f"the index of sparse vectors is damaged ({error})",
+                f"the sparse index is damaged ({error})",
                 "repair it with: kb doctor --fix",
             ) from error
 
@@ -150,7 +150,7 @@ class SparseIndex:
     def _current(self, connection: apsw.Connection, key: Key) -> State:
         if (known := self._states.get(key)) is not None:
             return known
-        with pause_deadline(), self._building:  # one thread builds it for all
+        with pause_deadline(), self._building:  # one thread builds the state for all
             if (known := self._states.get(key)) is None:
                 known = _load_state(connection, key)
                 kept = list(self._states.items())[1 - _STATES :]
@@ -219,8 +219,7 @@ def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, sparse_wei
 
 
 def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[Row]:
-    """The postings of all terms in the order of the terms, which is the order of every chunk's
-    sum."""
+    """The postings of all terms, in the order in which the scores of each chunk are summed."""
     stored = _read_blocks(connection, state, [term for term, _ in terms])
     for term, weight in terms:
         for data, start in stored.get(term, ()):
@@ -295,7 +294,7 @@ def _by_numpy(
 
 def _places(ids: Ids, wanted: Ids) -> Ids:
     """The last position of each of the wanted ids in `ids`, which ascend. A chunk occurs again if
-    its vector was replaced; the earlier positions are gone."""
+    its vector was replaced; its earlier positions are marked as deleted."""
     import numpy as np
 
     if not len(ids):

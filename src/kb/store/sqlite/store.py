@@ -47,7 +47,7 @@ class SqliteStore:
         )
         self._clock = clock
         self._lock = threading.Lock()
-        self._vectors: SqliteVectors | None = None  # imported with its first use
+        self._vectors: SqliteVectors | None = None  # imported on first use
         self._vector_backend = vector_backend
         self._token_format = token_format
         self.catalog = SqliteCatalog(self._database, clock)
@@ -57,7 +57,7 @@ class SqliteStore:
 
     @property
     def vectors(self) -> SqliteVectors:
-        with self._lock:  # one for all threads, since it has caches
+        with self._lock:  # all threads share one, because it has caches
             if self._vectors is None:
                 from kb.store.sqlite.vectors import SqliteVectors
 
@@ -106,7 +106,7 @@ class SqliteStore:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop all caches: another file may have the same version with other contents."""
+        """Drop all caches: another file may have the same version but different contents."""
         self._filters.forget()
         self.fulltext.close()
         if self._vectors is not None:

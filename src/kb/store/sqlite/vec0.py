@@ -25,7 +25,7 @@ TABLE = "chunks_vec"
 _MOST = 4096  # the largest k that sqlite-vec accepts
 _MARGIN = 32
 _MAPPED_BYTES = 1 << 30
-_MANY = 1000  # with more changed rows, the table is not used
+_MANY = 1000  # with more changed rows, the table is ignored
 _HIDDEN = 100  # up to this many rows are excluded in Python, more by SQL
 
 

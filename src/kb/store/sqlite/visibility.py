@@ -56,13 +56,13 @@ def chunk_ids(connection: apsw.Connection, seen: Visible) -> list[int]:
 
 
 class FilterCache:
-    """The chunks of the last filters, until a document changes. Threads may share it."""
+    """Caches the chunks of the latest filters until a document changes. Threads may share it."""
 
     def __init__(self) -> None:
         self._filtered: dict[tuple[Any, ...], NDArray[np.int64]] = {}
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Clear the cache."""
         self._filtered = {}
 
     def chunk_ids(self, connection: apsw.Connection, seen: Visible) -> NDArray[np.int64]:

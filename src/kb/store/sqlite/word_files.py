@@ -6,8 +6,8 @@ and so on. A file names the state that it continues, so that a chain is either v
 if a process is killed between writing one file and removing those that it replaces, the others no
 longer continue it, and are ignored. Files are never changed, only replaced.
 
-A file is merged with the newer ones as soon as those are no longer much smaller than it. So there
-are few files, and a chunk is written as often as there are sizes, not as often as notes are added.
+A file is merged with the newer ones as soon as they are no longer much smaller. So there are few
+files, and a chunk is rewritten once per size of file, not whenever a note is added.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
 
 MAX_FILES = 8
-_FAN = 4  # a file is merged when the newer ones have a chunk for this many of it
+_FAN = 4  # a file with at most this many times the chunks of the newer ones is merged with them
 _KIND = "words"
 
 
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     stamp: int
 
 
-NOTHING = Mark(0, 0)  # what the first file continues
+NOTHING = Mark(0, 0)  # the state before the first file
 
 
 class Layer(NamedTuple):
@@ -49,13 +49,13 @@ class Layer(NamedTuple):
 
     since: Mark
     mark: Mark
-    changed: Ids  # ascending; some may be removed
+    changed: Ids  # ascending; some may have been deleted
     postings: Postings
 
 
 class Chain(NamedTuple):
-    """The layers in files, oldest first, and which chunks of each are gone according to the newer
-    ones; None if all exist."""
+    """The layers in files, oldest first, and for each a mask of the chunks that newer layers
+    replace or delete; None if there are none."""
 
     layers: tuple[Layer, ...]
     gone: tuple[NDArray[np.bool_] | None, ...]
@@ -66,7 +66,7 @@ class Chain(NamedTuple):
 
 
 def paths(store: Path) -> list[Path]:
-    """The paths that the files may have, the first one with all chunks."""
+    """The possible paths of the files. The first file has all chunks."""
     first = store.with_name(f"{store.name}-{_KIND}")
     return [first, *(first.with_name(f"{first.name}-{n}") for n in range(1, MAX_FILES))]
 
@@ -103,14 +103,16 @@ def chain_of(layers: Sequence[Layer]) -> Chain:
     later = np.empty(0, np.int64)
     for layer in reversed(layers):
         gone.append(mask_gone(layer.postings.ids, later))
-        later = np.union1d(later, layer.changed)
+        if len(layer.changed):  # none in the first file; `union1d` loads `numpy.ma`, which is slow
+            later = np.union1d(later, layer.changed)
     return Chain(tuple(layers), tuple(reversed(gone)))
 
 
 def mask_gone(
     ids: Ids, changed: Ids, before: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_] | None:
-    """Which of the chunks are gone: those of `before`, and those that changed; None if none is."""
+    """A mask of the replaced or deleted chunks: those of `before`, and those that changed; None if
+    there are none."""
     import numpy as np
 
     places = np.searchsorted(ids, changed)
@@ -125,8 +127,8 @@ def mask_gone(
 
 
 def level(chain: Chain, changed: int) -> int:
-    """The number of the file in which so many changed chunks belong, together with all chunks of
-    the files from there on."""
+    """The number of the file into which this many changed chunks belong, together with all chunks
+    of the files from there on."""
     newer = changed
     target = len(chain.layers)
     for number in range(len(chain.layers) - 1, -1, -1):
@@ -156,7 +158,8 @@ def remove(store: Path) -> None:
 
 
 def _parse(content: Content) -> tuple[str, Layer]:
-    """The id of the file's store, and its layer, no number of which points outside the arrays."""
+    """The id of the file's store, and its layer. Checks that no number in it points outside the
+    arrays."""
     from kb.index.word_postings import Postings
 
     def array(name: str, dtype: str, *shape: int) -> NDArray[Any]:

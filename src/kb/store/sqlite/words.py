@@ -41,15 +41,15 @@ _ROWS = "SELECT chunk_id, heading, text, parts FROM chunks"
 
 
 class PhraseCandidates(NamedTuple):
-    """The chunks that contain a phrase, and those that have to be read to know."""
+    """The chunks that contain a phrase, and those whose text has to be read to find out."""
 
     certain: set[int]
     possible: set[int]
 
 
 class State(NamedTuple):
-    """One state of the store: the files, what has changed since in layers, oldest first, and the
-    ranking over them."""
+    """One state of the store: the files, the layers of later changes, oldest first, and the ranking
+    over both."""
 
     files: Chain
     layers: tuple[Layer, ...]
@@ -71,7 +71,7 @@ class WordIndex:
         self._states: dict[Mark, State | None] = {}
 
     def forget(self) -> None:
-        """Drop what is cached."""
+        """Clear the cache."""
         with self._building:
             self._files, self._states = None, {}
 
@@ -135,7 +135,7 @@ class WordIndex:
         files = word_files.identity(self._database.path)
         if files == self._files and mark in self._states:
             return self._states[mark]
-        with pause_deadline(), self._building:  # one thread builds it for all
+        with pause_deadline(), self._building:  # one thread builds the state for all
             if files != self._files:
                 self._files, self._states = files, {}
             if mark not in self._states:
@@ -161,8 +161,8 @@ class WordIndex:
     # --- the files --------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Write what has changed since the last file, if the store is large and it is much. Readers
-        and writers of the store need not wait."""
+        """Write what has changed since the last file, if the store is large and many chunks have
+        changed. Blocks neither readers nor writers of the store."""
         if self._database.read_only or not numpy_is_there():
             return
         with self._database.reading() as connection:
@@ -235,7 +235,7 @@ class WordIndex:
         return None if same else "its numbers differ"
 
     def remove_file(self) -> None:
-        """Remove the files, and build them again if the store is large."""
+        """Remove the files, and rebuild them if the store is large."""
         word_files.remove(self._database.path)
         self.forget()
         self.build()

@@ -1,14 +1,16 @@
-"""The files of an archive: each is parsed like a file of a folder, and its text stands under its
-path in the archive.
+"""The files of an archive: each is parsed like a file in a folder, under its path in the archive as
+the heading.
 
-Bounded: the sizes of `zip_archive.Archive` hold for the whole, archives in archives are read to a
-depth of two, and at most `_MAX_MEMBERS` files are read. What is not read is named in a warning.
+Bounded: the size limits of `zip_archive.Archive` apply to the archive as a whole, nested archives
+are read to a depth of two, and at most `_MAX_MEMBERS` files are read. A warning lists what is not
+read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported, decode
@@ -21,9 +23,9 @@ from kb.ports import Parsed, Source
 from kb.types import Attributes, Block
 
 _MAX_MEMBERS = 5_000
-_MAX_DEPTH = 2  # of archives in archives: Notion exports are such
-_NAMED = 5  # files, in a warning
-_TAGS = 100  # of a document
+_MAX_DEPTH = 2  # of nested archives, as in Notion exports
+_NAMED = 5  # files listed in a warning
+_TAGS = 100  # per document
 _IGNORED = file_names.TOOL_FOLDERS | {"__MACOSX"}
 
 
@@ -31,7 +33,7 @@ def parse_archive(source: Source, max_chars: int) -> Parsed:
     reader = _Reader(Parsers(max_chars, plug_ins=()), source)
     reader.read(source.data, "", 1)
     if not reader.types:
-        raise Unsupported(f"no file in it can be read{reader.example()}")
+        raise Unsupported(f"none of its files can be read{reader.example()}")
     return Parsed(
         type="archive",
         blocks=reader.out.blocks,
@@ -43,7 +45,7 @@ def parse_archive(source: Source, max_chars: int) -> Parsed:
 
 
 class _Reader:
-    """Reads the files of an archive, and of archives in it, into one extract."""
+    """Reads the files of an archive, and of archives inside it, into one extract."""
 
     def __init__(self, parsers: Parsers, source: Source) -> None:
         self.out = Extract()
@@ -60,7 +62,7 @@ class _Reader:
         archive = Archive(data)
         names = [name for name in archive.names() if _is_wanted(name)]
         for number, name in enumerate(names, 1):
-            path = f"{prefix}{name}"
+            path = prefix + "/".join(_steps(name))
             if self._left_members == 0:
                 self._warnings.append(f"only the first {_MAX_MEMBERS:,} files are read")
                 return
@@ -95,6 +97,7 @@ class _Reader:
         self._write(path, parsed, data)
 
     def _write(self, path: str, parsed: Parsed, data: bytes) -> None:
+        self.out.place = path
         self.out.enter_section(1, "")
         self.out.heading(1, path)
         if parsed.title and parsed.title not in path:
@@ -103,11 +106,13 @@ class _Reader:
         text = decode(data) if parsed.text is None else parsed.text
         if any(block.span.page is not None for block in blocks):
             for page, paragraphs in _pages(text):
+                self.out.place = f"{path}, page {page}"
                 self.out.heading(2, f"Page {page}")
                 for paragraph in paragraphs:
                     self.out.paragraph(paragraph)
         else:
-            self.out.add_blocks(_cited_lines(text, blocks), blocks)
+            lines = _cited_lines(text, blocks)
+            self.out.add_blocks(lines, map(_at_line, blocks) if parsed.text is None else blocks)
         self.types[parsed.type] += 1
         self.tags |= dict.fromkeys(parsed.attributes.tags)
         self._warnings += [f"{path}: {warning}" for warning in parsed.warnings]
@@ -126,10 +131,14 @@ class _Reader:
 
 
 def _is_wanted(name: str) -> bool:
-    """Whether a part is a file that the walk of a folder would list."""
-    folders = name.split("/")
-    is_hidden = any(part in _IGNORED or part.startswith(".") for part in folders)
+    """Whether kb would list the file if it were in a folder."""
+    is_hidden = any(step in _IGNORED or step.startswith(".") for step in _steps(name))
     return not name.endswith("/") and not is_hidden
+
+
+def _steps(name: str) -> list[str]:
+    """The names in the path of a member, without those that stand for a folder, such as `..`."""
+    return [step for step in name.split("/") if step not in ("", ".", "..")]
 
 
 def _cited_lines(text: str, blocks: list[Block]) -> list[str]:
@@ -138,6 +147,11 @@ def _cited_lines(text: str, blocks: list[Block]) -> list[str]:
     for block in blocks:
         cited.update(range((block.span.start or 1) - 1, block.span.end or 1))
     return [line if number in cited else "" for number, line in enumerate(text.split("\n"))]
+
+
+def _at_line(block: Block) -> Block:
+    """The block of a text file, with its line as its place."""
+    return replace(block, span=replace(block.span, extra={"place": f":{block.span.start or 1}"}))
 
 
 def _pages(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -1,4 +1,4 @@
-"""The parser of zip archives. Its code is loaded when a file is parsed, in a parser process."""
+"""The parser for zip archives. Its code is loaded when a file is parsed, in a parser process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kb.ports import Parsed, Source
 
 class ArchiveParser(FormatParser):
     name = "archive"
-    version = "1"
-    priority = -1  # after the formats that are zip files themselves
-    signatures = frozenset({"zip"})
+    version = "3"
+    priority = -1  # after the formats that are zip files, such as DOCX and EPUB
+    signatures = frozenset({"docx", "zip"})  # an archive may contain a Word file
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

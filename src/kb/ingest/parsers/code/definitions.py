@@ -26,8 +26,8 @@ _WORD = re.compile(r"\w")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines `start` to `end`, from 0 and without the end: a `whole` definition, or other lines of
-    the definition or file at `path`."""
+    """Lines from `start` up to but not including `end`, counted from 0. They are a `whole`
+    definition, or other lines of the definition or file at `path`."""
 
     start: int
     end: int
@@ -70,7 +70,7 @@ def _absorb_loose_lines(lines: Sequence[str], sections: Iterator[Section]) -> li
 @dataclass(frozen=True, slots=True)
 class _Splitter:
     grammar: Grammar
-    bytes_before: Sequence[int]  # every line
+    bytes_before: Sequence[int]  # before each line
     chars_before: Sequence[int]
     max_chars: int
 

@@ -1,6 +1,6 @@
 """The node types of definitions in each tree-sitter grammar.
 
-The package of a language is imported when its first file is parsed.
+A language's package is imported when the first file in that language is parsed.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _OUTLINE_CHARS = 512 * 1024
 _COMMENT_LINES = 2000
 # Data such as JSON and XML may be one long line, however much prose it holds: chat exports, feeds.
 _MINIFIABLE = frozenset({"javascript", "css"})
-_MINIFIED_CHARS = 50_000  # no one writes or reads such a line of code
+_MINIFIED_CHARS = 50_000  # nobody writes or reads such a line of code
 _LINE_CHARS = 5000  # longer lines are generated or minified
 
 
@@ -71,7 +71,7 @@ class CodeParser(FormatParser):
         if language in GRAMMARS and _can_outline(lines):
             try:
                 sections = outline(lines, language, self._max_chars)
-            # Grammars are native code of many authors; paragraphs work without them.
+            # Grammars are native code by many authors and may fail; paragraphs work without them.
             except Exception as error:  # noqa: BLE001
                 _log.warning("no outline for %s: %s: %s", language, type(error).__name__, error)
         for section in sections:

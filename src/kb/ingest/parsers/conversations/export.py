@@ -1,4 +1,4 @@
-"""The conversations of an export: title and date, then what each side wrote.
+"""The conversations in an export: title and date, then the messages of each side.
 
 ChatGPT keeps the messages of a conversation as a tree, because a message can be edited or answered
 again. The branch that is shown comes first, and the messages of other branches follow it. Claude
@@ -23,11 +23,11 @@ _NAMES = {
     "user": "You", "human": "You", "assistant": "Assistant", "tool": "Tool", "system": "System",
 }  # fmt: skip
 _TEXT_KEYS = ("parts", "text", "result", "content", "thinking", "extracted_content", "file_name")
-# Keys of values that nobody wrote. `content_type` is a kind, and `asset_pointer` an address.
+# Keys whose values are generated, such as `content_type` (a kind) and `asset_pointer` (an address).
 _TECHNICAL = re.compile(
     r"(?:.*_)?(?:id|ids|uuid|type|timestamp|slug|pointer|signature)|.*_(?:at|time)|icon_name"
 )
-_PAYLOADS = ("input", "arguments")  # what a tool was given: every value was written by a side
+_PAYLOADS = ("input", "arguments")  # the input of a tool: the user or the model wrote every value
 _WORD = re.compile(r"\w+")
 _SHOWN = ("title", "name", "create_time", "created_at", "summary")  # of a conversation
 _MAX_TIME = 253_402_300_799  # the end of the year 9999
@@ -76,7 +76,7 @@ def _write(out: Extract, conversation: dict[str, Any]) -> None:
         messages = _tree(conversation)
     elif isinstance(conversation.get("chat_messages"), list):
         messages = _list(conversation["chat_messages"])
-    else:  # a shape that is not known
+    else:  # an unknown shape
         out.lines(_texts({key: value for key, value in conversation.items() if key not in _SHOWN}))
         return
     for role, text in messages:
@@ -85,7 +85,7 @@ def _write(out: Extract, conversation: dict[str, Any]) -> None:
 
 
 def _tree(conversation: dict[str, Any]) -> Iterator[_Message]:
-    """Yield the messages of ChatGPT: those of the branch that is shown, then the others."""
+    """Yield the messages of a ChatGPT conversation: the branch that is shown, then the others."""
     nodes = {key: node for key, node in conversation["mapping"].items() if isinstance(node, dict)}
     branch: dict[str, None] = {}
     at = conversation.get("current_node")
@@ -104,7 +104,8 @@ def _tree(conversation: dict[str, Any]) -> Iterator[_Message]:
 
 
 def _list(messages: Iterable[Any]) -> Iterator[_Message]:
-    """Yield the messages of Claude. Their `text` repeats the texts of their `content`."""
+    """Yield the messages of a Claude conversation. Their `text` repeats the texts of their
+    `content`."""
     for message in messages:
         if isinstance(message, dict):
             content = [message.get(key) for key in ("content", "attachments", "files")]
@@ -127,8 +128,8 @@ def _words(texts: Iterable[str]) -> set[str]:
 
 
 def _texts(content: Any) -> Iterator[str]:
-    """Yield the texts in a content: a string, or parts of several kinds, nested to any depth. The
-    main text of a part comes before its other strings."""
+    """Yield the texts in a message's content: a string, or parts of several kinds, nested to any
+    depth. The main text of a part comes before its other strings."""
     stack = [(content, False)]
     while stack:
         part, whole = stack.pop()

@@ -1,4 +1,5 @@
-"""The parser of conversations. Its code is loaded when a file is parsed, in a parser process."""
+"""The parser for exported conversations. Its code is loaded when a file is parsed, in a parser
+process."""
 
 from __future__ import annotations
 
@@ -7,19 +8,20 @@ import re
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
-_NAME = re.compile(r"conversations(?:-\d+)?\.json", re.IGNORECASE)  # large exports have several
-_DAY = re.compile(r"\d{4}-\d\d-\d\d\.json")  # of a channel, in an export of Slack
+# Large exports are split into several files.
+_NAME = re.compile(r"conversations(?:-\d+)?\.json", re.IGNORECASE)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d\.json")  # a day of a channel in a Slack export
 _MESSAGE = re.compile(rb'"type"\s*:\s*"message"'), re.compile(rb'"ts"\s*:\s*"\d')
 _LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 
 
 class ConversationsParser(FormatParser):
     name = "conversations"
-    version = "2"
-    priority = 1  # before the parser of code, which reads other JSON
+    version = "3"
+    priority = 1  # before the code parser, which reads other JSON
 
     def accepts(self, source: Source) -> bool:
-        """Accept the lists that hold conversations or messages; other JSON is read as such."""
+        """Accept lists of conversations or messages; other parsers read other JSON."""
         head = source.data[:8192]
         if _DAY.fullmatch(source.name):
             return bool(_LIST.match(head)) and all(part.search(head) for part in _MESSAGE)

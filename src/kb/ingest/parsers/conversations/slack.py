@@ -1,13 +1,13 @@
 """The messages of a Slack channel on one day, as Slack exports them: with their sender and time.
 
-An answer in a thread follows the message that it answers.
+A reply in a thread follows the message that it replies to.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import UTC, datetime
 from html import unescape
 from typing import Any
@@ -22,19 +22,27 @@ _LINK = re.compile(r"<(https?:[^|>]{1,2000}|mailto:[^|>]{1,200})(?:\|([^>]{0,500
 _MENTION = re.compile(r"<([#@!])([A-Z0-9a-z^]{1,40})(?:\|([^>]{0,80}))?>")
 _MAX_DEPTH = 12
 _MAX_TIME = 253_402_300_799  # the end of the year 9999
-_TEXT_KEYS = ("text", "title", "fallback", "pretext", "name", "preview", "plain_text", "url")
+_TEXT_KEYS = frozenset(
+    {
+        "alt_text", "author_name", "author_subname", "comment", "description", "fallback", "footer",
+        "label", "name", "plain_text", "pretext", "preview", "service_name", "text", "title", "url",
+        "value",
+    }
+)  # fmt: skip
+_EXTRA_KEYS = ("attachments", "files", "file", "comment", "blocks")  # of a message
 
 
 def parse_slack(source: Source) -> Parsed:
     try:
         data = json.loads(decode(source.data))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"not an export of Slack: {error}") from error
+        raise Unreadable(f"not a Slack export: {error}") from error
     messages = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     out = Extract()
     names = _names(messages)
+    times = {message.get("ts") for message in messages if isinstance(message.get("ts"), str)}
     for message in _in_threads(messages):
-        _write(out, message, names)
+        _write(out, message, names, times)
     day = file_names.day_of(source.name)
     return Parsed(
         type="conversation",
@@ -56,7 +64,7 @@ def _names(messages: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _in_threads(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages by the time of their thread, and in a thread by their own time."""
+    """Sort the messages by the time of their thread, and within a thread by their own time."""
     return sorted(
         messages, key=lambda one: (_time(one, "thread_ts") or _time(one, "ts"), _time(one, "ts"))
     )
@@ -71,15 +79,21 @@ def _time(message: dict[str, Any], name: str) -> float:
     return seconds if 0 < seconds < _MAX_TIME else 0.0
 
 
-def _write(out: Extract, message: dict[str, Any], names: dict[str, str]) -> None:
+def _write(
+    out: Extract, message: dict[str, Any], names: dict[str, str], times: Container[Any]
+) -> None:
+    """Write a message, unless it is empty. The message that it replies to is part of it if it was
+    not sent at one of these `times`."""
     user = _first(message, "user", "bot_id")
     name = names.get(user) or _first(message, "username") or user or "Unknown"
     seconds = _time(message, "ts")
     clock = datetime.fromtimestamp(seconds, UTC).strftime("%H:%M") if seconds else ""
     text = _plain(_first(message, "text"), names)
+    root = message.get("root")
+    other_day = root if isinstance(root, dict) and root.get("ts") not in times else None
     extra = [
         line
-        for each in _extra_texts([message.get(key) for key in ("attachments", "files", "blocks")])
+        for each in _extra_texts([*(message.get(key) for key in _EXTRA_KEYS), other_day])
         if (line := one_line(_plain(each, names))) and line not in text
     ]
     lines = [*text.split("\n"), *dict.fromkeys(extra)]
@@ -107,7 +121,7 @@ def _extra_texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _plain(text: str, names: dict[str, str]) -> str:
-    """The text without Slack's marks: names for ids, and links as they are shown."""
+    """The text without Slack's markup: names instead of ids, and links as they are shown."""
     text = _LINK.sub(lambda link: f"{link[2]} ({link[1]})" if link[2] else link[1], text)
     text = _MENTION.sub(
         lambda mention: f"{mention[1]}{mention[3] or names.get(mention[2], mention[2])}", text

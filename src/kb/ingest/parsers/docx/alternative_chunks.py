@@ -34,7 +34,7 @@ def write_alternative_chunk(chunk: AlternativeChunk, out: Extract) -> list[str] 
             return html.write_page(page, out)
         if suffix in _PLAIN:
             text = html.decode_html(chunk.data)
-        elif suffix in _MAILS:  # a web page saved with its pictures has the format of an e-mail
+        elif suffix in _MAILS:  # a web page saved with its pictures is formatted like an e-mail
             text = parse_email(Source("a.eml", chunk.data)).text or ""
         else:
             return None

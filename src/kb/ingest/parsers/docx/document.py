@@ -21,7 +21,7 @@ from kb.ingest.parsers.docx.styles import Role, Styles, attribute, value
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 
-_OLE = b"\xd0\xcf\x11\xe0"  # the beginning of encrypted and of old Word files
+_OLE = b"\xd0\xcf\x11\xe0"  # the first bytes of encrypted and of old Word files
 # Deleted text, alternative versions, and properties.
 _HIDDEN = frozenset(
     {"Fallback", "del", "delText", "fldData", "instrText", "moveFrom", "pPr", "rPr", "tblPr"}
@@ -131,7 +131,7 @@ class _Writer:
                 self._alternative_chunk(attribute(element, "id") or "")
             elif local_name(element) not in _HIDDEN:
                 stack.append(iter(element))
-        for identity in list(self._chunks):  # in a table, or not referred to
+        for identity in list(self._chunks):  # notes in tables, or without a reference
             self._alternative_chunk(identity)
         self._flush()
 
@@ -220,7 +220,7 @@ class _Writer:
             elif kind == "txbxContent":
                 boxes.append(inner)
             elif kind not in _HIDDEN:
-                if kind == "p":  # one of several in a cell
+                if kind == "p":  # a cell may have several paragraphs
                     yield " "
                 stack.append(iter(inner))
 
@@ -239,12 +239,10 @@ class _Writer:
         column, which is a frame around text."""
         notes: list[str] = []
         boxes: list[Element] = []
-        rows = [
-            ["".join(self._runs(cell, boxes, notes)) for cell in _children(row, "tc")]
-            for row in _children(table, "tr")
-        ]
-        if max(map(len, rows), default=0) < 2:
+        cells = [list(_children(row, "tc")) for row in _children(table, "tr")]
+        if max(map(len, cells), default=0) < 2:
             return None
+        rows = [["".join(self._runs(cell, boxes, notes)) for cell in row] for row in cells]
         self._flush()
         self._out.table(rows)
         self._pending_notes = notes
@@ -334,7 +332,8 @@ def _list_labels(numbering: Element | None) -> Iterator[str]:
     for element in numbering.iter() if numbering is not None else ():
         if local_name(element) == "lvlText":
             label = _LIST_NUMBER.sub(" ", attribute(element, "val") or "")
-            if _LABEL_WORD.search(label):  # otherwise a bullet, or a single letter of a font
+            # A label without a word is a bullet, or a single letter in a symbol font.
+            if _LABEL_WORD.search(label):
                 yield one_line(label)
 
 
@@ -378,7 +377,7 @@ def _texts(root: Element) -> Iterator[str]:
             if text := one_line("".join(pieces)):
                 yield text
             pieces = []
-        if kind in ("t", "v") and not len(element):  # the text of a diagram is a `t` of paragraphs
+        if kind in ("t", "v") and not len(element):  # the `t` of a diagram contains paragraphs
             pieces.append(element.text or "")
         elif kind in _CHARACTERS:
             pieces.append(_CHARACTERS[kind])
@@ -389,7 +388,7 @@ def _texts(root: Element) -> Iterator[str]:
 
 
 def _further_properties(archive: Archive) -> Iterator[str]:
-    """Yield the properties that a company or the author has added."""
+    """Yield the custom properties that a company or the author has added."""
     for name, kinds in _FURTHER_PROPERTIES.items():
         root = archive.xml(name)
         for element in root.iter() if root is not None else ():

@@ -12,11 +12,13 @@ _SUFFIXES = frozenset({".docm", ".docx", ".dotm", ".dotx"})
 
 class DocxParser(FormatParser):
     name = "docx"
-    version = "5"
+    version = "6"
     signatures = frozenset({"docx", "zip"})
 
     def accepts(self, source: Source) -> bool:
-        return file_names.suffix_of(source.name) in _SUFFIXES or signature(source.data) == "docx"
+        """Accept Word files, also under another name, except archives that contain one."""
+        suffix = file_names.suffix_of(source.name)
+        return suffix in _SUFFIXES or (suffix != ".zip" and signature(source.data) == "docx")
 
     def parse(self, source: Source) -> Parsed:
         from kb.ingest.parsers.docx.document import parse_docx

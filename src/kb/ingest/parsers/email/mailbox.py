@@ -1,4 +1,4 @@
-"""Mailboxes (mbox): one e-mail after another, each read like a file of its own.
+"""Mailboxes (mbox): a sequence of e-mails, each read like a separate file.
 
 Some programs do not quote a line of a text that begins with `From `. Such a line separates messages
 only if a header follows, and if it resembles the first line of the file: with a date, or with a
@@ -14,6 +14,7 @@ from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract
 from kb.ingest.parsers.email.message import parse_email
+from kb.ingest.secret_files import extracted_reason
 from kb.ports import Parsed, Source
 
 _FIRST = re.compile(rb"From [^\n]*\n")
@@ -22,8 +23,8 @@ _OTHERS = re.compile(
 )
 _DATE = re.compile(rb"\d:\d\d\b.*\b\d{4}\b")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
-_LINE_BYTES = 1_000  # that are searched for a date
-_NAMED = 5  # messages, in a warning
+_LINE_BYTES = 1_000  # searched for a date
+_NAMED = 5  # messages listed in a warning
 
 
 def parse_mailbox(source: Source) -> Parsed:
@@ -37,12 +38,17 @@ def parse_mailbox(source: Source) -> Parsed:
     _write_text(out, before[: before.rfind(b"From ")])
     done = 0
     for number, (start, end) in enumerate(messages, 1):
+        out.place = f"message {number}"
         data = _QUOTED.sub(rb"\1", source.data[start:end])
         try:
             parsed = parse_email(Source(source.name, data, source.mtime_ns))
         except (Unreadable, Unsupported) as error:
             problems.append(f"message {number} is kept as plain text: {error.reason}")
             _write_text(out, data)
+            continue
+        if reason := extracted_reason(parsed.text or ""):
+            warnings.append(f"message {number} is not read: it {reason}")
+            done += 1
             continue
         out.add_blocks((parsed.text or "").split("\n"), parsed.blocks)
         warnings += [f"message {number}: {each}" for each in parsed.warnings]
@@ -78,10 +84,10 @@ def _messages(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _has_date(line: bytes) -> bool:
-    """Whether a line has a time, and after it a year."""
+    """Whether a line contains a time and, after it, a year."""
     return _DATE.search(line[:_LINE_BYTES]) is not None
 
 
 def _write_text(out: Extract, data: bytes) -> None:
-    """Write bytes that are no message, so that no text is lost."""
+    """Write bytes that are not a message as plain text, so that no text is lost."""
     out.lines(data.decode("utf-8", "replace").split("\n"))

@@ -1,6 +1,6 @@
 """E-mail files: headers and texts, with the messages and the texts attached to them.
 
-Other attachments are not read: the text lists them, and a warning names them."""
+Other attachments are not read: the text and a warning list their names."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from kb.ingest.parsers.email.parts import (
     is_wordless,
     leaves,
     name_of,
+    part_numbers,
     text_of,
 )
 from kb.ingest.parsers.html import page as html
@@ -42,8 +43,8 @@ _MAX_HEADER_CHARS = 4_000  # a longer header is not parsed
 _MAX_CONTENT_HEADER_CHARS = 2_000
 _MAX_DEPTH = 8  # of messages attached to messages
 _FIELD = re.compile(rb"From |[\x21-\x39\x3b-\x7e]+[ \t]*:")
-_LEADING_BYTES = b"\xef\xbb\xbf \r\n\t"  # that some programs write before the first header
-_NAMED = 10  # parts, in a warning
+_LEADING_BYTES = b"\xef\xbb\xbf \r\n\t"  # some programs write them before the first header
+_NAMED = 10  # parts listed in a warning
 _BOILERPLATE = re.compile(r"multi-?\s?part message|MIME-aware", re.IGNORECASE)
 _BOILERPLATE_CHARS = 300
 _MAILS = frozenset({"message/global", "message/news", "message/rfc822"})
@@ -63,7 +64,7 @@ class _Policy(policy.EmailPolicy):
 
 @lru_cache(maxsize=64)
 def _content_header(name: str, value: str) -> Any:
-    """Parse a header once: the type of a message is read again for each of its parts."""
+    """Parse a header. Cached, because the type of a message is read again for each of its parts."""
     return policy.EmailPolicy().header_fetch_parse(name, value)
 
 
@@ -75,7 +76,7 @@ class _LenientPolicy(policy.Compat32):
 
 
 def _bound_header(name: str, value: str) -> tuple[str, str]:
-    """Truncate a technical header to a length that no program exceeds."""
+    """Truncate a `Content-` header to a length that real mail never exceeds."""
     return name, value[:_MAX_CONTENT_HEADER_CHARS] if name.lower().startswith("content-") else value
 
 
@@ -125,9 +126,13 @@ class _Writer:
         self.rest: list[str] = []
         self.warnings: list[str] = []
         self.unread: list[str] = []
+        self._numbers: dict[int, str] = {}
 
-    def write(self, message: Part, depth: int = 0) -> None:
-        """Write a message, and below it the messages and texts attached to it."""
+    def write(self, message: Part, depth: int = 0, prefix: str = "") -> None:
+        """Write a message, and below it the messages and texts attached to it. `prefix` is the part
+        number of an attached message, followed by a dot."""
+        self.out.place = f"part {prefix.rstrip('.')}" if prefix else None
+        self._numbers = part_numbers(message, prefix)
         self.out.heading(min(1 + depth, 6), header(message, "Subject"))
         self.out.lines(f"{field}: {value}" for field, value in _fields(message).items())
         for field in _FIELDS:
@@ -139,6 +144,7 @@ class _Writer:
         written = set(map(id, chosen))
         names = {id(part): name_of(part) for part in every}
         messages = {id(part) for part in every if attached_messages(part)}
+        numbers = self._numbers
         for part in chosen:
             if not (names[id(part)] or id(part) in messages):
                 self._write_part(part)
@@ -148,6 +154,7 @@ class _Writer:
             self.rest += headers(part, "Content-Description")
             if names[id(part)] or id(part) in messages:
                 self._write_attached(part, depth)
+                self._numbers = numbers
             elif id(part) not in written:
                 self._add_alternative(part)
         self.rest += [text for text in around(message) if not _is_boilerplate(text)]
@@ -162,7 +169,8 @@ class _Writer:
             self.warnings.append(f"messages nested more than {_MAX_DEPTH} levels deep are not read")
         else:
             for inner in messages:
-                self.write(inner, depth + 1)
+                number = self._numbers.get(id(part), "")
+                self.write(inner, depth + 1, f"{number}." if number else "")
 
     def _write_report(self, part: Part, blocks: list[Part]) -> None:
         """Write a report that a program generated as blocks of headers, such as a delivery
@@ -175,6 +183,8 @@ class _Writer:
                 self._write_part(inner)
 
     def _write_part(self, part: Part) -> None:
+        if number := self._numbers.get(id(part)):
+            self.out.place = f"part {number}"
         text = text_of(part) if not is_signature(part) else ""
         if text is None:
             if not is_wordless(part):
@@ -187,7 +197,7 @@ class _Writer:
                 self.out.lines(lines[start:end])
 
     def _add_alternative(self, part: Part) -> None:
-        """Collect the text of an alternative version, of which only new words are added."""
+        """Collect the text of an alternative version, to add only its new words."""
         aside = _Writer(Extract())
         try:
             aside._write_part(part)

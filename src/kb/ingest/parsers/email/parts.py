@@ -35,6 +35,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROL_BYTE = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_SAME_HEADERS = 500
 _ASCII_SHARE = 0.75
+_NUMBER_CHARS = 40  # longer part numbers are shortened
 
 
 def leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
@@ -51,6 +52,24 @@ def leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
         if choose and part.get_content_type() == "multipart/alternative":
             inner = _chosen(inner)
         waiting += reversed(inner)
+
+
+def part_numbers(message: Part, prefix: str = "") -> dict[int, str]:
+    """The numbers of the parts by their `id`, as IMAP counts them: `2.1` is the first part of the
+    second. Empty for a message that is a single text."""
+    numbers: dict[int, str] = {}
+    waiting = [(message, prefix)]
+    while waiting:
+        part, path = waiting.pop()
+        payload = part.get_payload()
+        if not isinstance(payload, list) or part.get_content_maintype() == "message":
+            continue
+        for number, inner in enumerate(payload, 1):
+            if isinstance(inner, Message):
+                numbers[id(inner)] = f"{path}{number}"
+                deeper = f"{path}{number}." if len(path) < _NUMBER_CHARS else path
+                waiting.append((inner, deeper))
+    return numbers
 
 
 def _chosen(versions: list[Part]) -> list[Part]:
@@ -81,7 +100,7 @@ def attached_messages(part: Part) -> list[Part]:
         return []
     messages = [one for one in payload if isinstance(one, Message)]
     if len(messages) == 1 and not messages[0].keys() and _encoding(part) == "base64":
-        # Not allowed, but it occurs: the message as a whole is encoded.
+        # The whole message is encoded, which is not allowed but occurs.
         data = _from_base64(str(messages[0].get_payload()), text=True)
         return [email.message_from_bytes(data, policy=part.policy)]
     return messages
@@ -147,13 +166,19 @@ def text_of(part: Part) -> str | None:
 
 
 def decoded(data: bytes, charset: str) -> str:
-    """Decode by the declared charset, or the first of UTF-8 and Windows-1252 that fits."""
-    for name in (charset, "utf-8"):
+    """Decode by the declared charset, or as UTF-8 if that fits. Otherwise invalid bytes are
+    replaced; text that is declared as ASCII is Windows-1252 then."""
+    is_ascii = charset.lower() in ("ascii", "us-ascii")
+    declared = charset if is_ascii else html.encoding_of(charset)
+    for name in (declared, "utf-8"):
         try:
             return data.decode(name)
         except (LookupError, ValueError):
             continue
-    return data.decode("cp1252", "replace")
+    try:
+        return data.decode("cp1252" if is_ascii or declared == "utf-8" else declared, "replace")
+    except (LookupError, ValueError):
+        return data.decode("cp1252", "replace")
 
 
 def _data(part: Part) -> bytes:

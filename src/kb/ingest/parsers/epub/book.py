@@ -70,6 +70,7 @@ def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str
         book.warnings.append(f"{chapter} is missing from the book")
         return []
     title = book.titles.get(chapter)
+    out.place = chapter
     if media_type == _PLAIN:
         out.heading(1, title or "")
         lines = clean(html.decode_html(data)).split("\n")
@@ -79,7 +80,7 @@ def _write(book: _Book, chapter: str, media_type: str, out: Extract) -> list[str
     tree = html_tree.parse_html(html.decode_html(data), xml=media_type in _XML_PAGES)
     if title and tree.css_first("h1, h2, h3") is None:
         out.heading(1, title)
-    return html.write_page(tree, out, menus=False)
+    return html.write_page(tree, out, chapter, menus=False)
 
 
 def _date(text: str) -> str | None:
@@ -129,8 +130,9 @@ class _Book:
                 self.warnings.append(f"{path} is not read: its type is {media_type or 'not known'}")
 
     def _titles(self) -> Iterator[tuple[str, str]]:
-        """Yield (part, title) from the tables of contents, that of EPUB 3 after that of EPUB 2. In
-        reverse order, so that the first title of a part comes last and wins."""
+        """Yield (part, title) from the tables of contents: first from that of EPUB 2, then from
+        that of EPUB 3. Each is in reverse order, so that the first title of a part comes last and
+        overrides the others."""
         for item in self._items.values():
             if item.get("media-type") == "application/x-dtbncx+xml":
                 yield from self._ncx(resolve_href(self._path, item.get("href", "")))

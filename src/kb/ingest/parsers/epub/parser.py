@@ -10,7 +10,7 @@ from kb.ports import Parsed, Source
 
 class EpubParser(FormatParser):
     name = "epub"
-    version = "5"
+    version = "6"
     signatures = frozenset({"epub", "zip"})
 
     def accepts(self, source: Source) -> bool:

@@ -1,5 +1,5 @@
-"""The notes of an export, each under its title: tags, dates and address, then its text. Attached
-files are named, not read."""
+"""The notes in an export, each under its title: tags, dates and address, then its text. Attached
+files are listed, but not read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from kb.ports import Parsed, Source
 from kb.types import Attributes
 
 _FIELDS = ("author", "source-url", "source", "reminder-time", "place-name")
-_TAGS = 100  # of a document
+_WORDLESS = ("audio/", "image/", "video/")
+_NAMED = 10  # attachments, in a warning
+_TAGS = 100  # per document
 _PROLOG = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?")
 
 
@@ -26,10 +28,12 @@ def parse_export(source: Source) -> Parsed:
     out = Extract()
     tags: dict[str, None] = {}
     titles: list[str] = []
+    attachments: dict[str, None] = {}
     for note, done in _notes(source.data):
         titles.append(_text(note, "title"))
         _write(out, note, titles[-1])
         tags |= dict.fromkeys(_texts(note, "tag"))
+        attachments |= dict.fromkeys(_files(note))
         source.on_progress(done, len(source.data))
     if not titles:
         raise Unreadable("not an Evernote export: it has no notes")
@@ -38,14 +42,14 @@ def parse_export(source: Source) -> Parsed:
         blocks=out.blocks,
         title=(titles[0] if len(titles) == 1 else "") or file_names.title_of(source.name),
         attributes=Attributes(tags=tuple(tags)[:_TAGS]),
-        warnings=tuple(out.warnings),
+        warnings=(*_unread(list(attachments)), *out.warnings),
         text=out.text,
     )
 
 
 def _notes(data: bytes) -> Iterator[tuple[Element, int]]:
-    """Yield each note, and how many bytes were read. A note is forgotten after its turn, since
-    pictures in it may take megabytes."""
+    """Yield each note, and how many bytes were read. Each note is freed before the next one is
+    read, because its pictures may take megabytes."""
     if b"<!ENTITY" in data.replace(b"\0", b""):
         raise Unreadable("defines XML entities, which are not allowed")
     stream = io.BytesIO(data)
@@ -74,9 +78,34 @@ def _write(out: Extract, note: Element, title: str) -> None:
     )
     content = _PROLOG.sub("", _text(note, "content"), count=1)
     rest = html.write_page(html_tree.parse_html(content), out) if content.strip() else []
+    out.lines(_tasks(note))
     if files := _texts(note, "file-name"):
         out.lines(["Attachments:", *(f"- {one_line(name)}" for name in files)])
     out.append_missing(rest)
+
+
+def _tasks(note: Element) -> Iterator[str]:
+    """Yield the tasks of a note, each with its remark."""
+    for task in note.iter("task"):
+        mark = "x" if _text(task, "taskStatus") == "completed" else " "
+        yield f"- [{mark}] {one_line(_text(task, 'title'))}"
+        for remark in _texts(task, "taskNote"):
+            yield f"  {one_line(remark)}"
+
+
+def _files(note: Element) -> Iterator[str]:
+    """Yield the names of the attached files that may have text."""
+    for resource in note.iter("resource"):
+        kind = _text(resource, "mime")
+        if not kind.startswith(_WORDLESS):
+            yield one_line(_text(resource, "file-name")) or kind
+
+
+def _unread(names: list[str]) -> Iterator[str]:
+    """The warning about the attached files, which are not read."""
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"attachments are not read: {', '.join(names[:_NAMED])}{more}"
 
 
 def _texts(note: Element, name: str) -> list[str]:

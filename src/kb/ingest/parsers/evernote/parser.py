@@ -1,4 +1,5 @@
-"""The parser of Evernote exports. Its code is loaded when a file is parsed, in a parser process."""
+"""The parser for Evernote exports. Its code is loaded when a file is parsed, in a parser
+process."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from kb.ports import Parsed, Source
 
 class EvernoteParser(FormatParser):
     name = "evernote"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".enex"

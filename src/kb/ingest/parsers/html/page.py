@@ -24,12 +24,15 @@ _CHARSET = re.compile(
     rb"""|^\s*<\?xml[^>]{1,80}?encoding\s*=\s*["']([\w:.+-]{1,40})""",
     re.IGNORECASE,
 )
-# What pages mean by these labels (from the WHATWG encoding table).
+# The encodings that browsers use for these labels (from the WHATWG encoding table).
 _ENCODINGS = {
     "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "iso-8859-1": "cp1252",
     "iso8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "shift_jis": "cp932",
     "shift-jis": "cp932", "us-ascii": "cp1252", "x-sjis": "cp932", "utf-16": "utf-8",
     "ks_c_5601-1987": "cp949", "euc-kr": "cp949", "big5": "big5hkscs",
+    "iso-8859-8-i": "iso8859-8", "iso-8859-9": "cp1254", "latin5": "cp1254",
+    "windows-31j": "cp932", "ks_c_5601": "cp949", "korean": "cp949", "x-mac-roman": "mac_roman",
+    "macintosh": "mac_roman", "x-gbk": "gb18030",
 }  # fmt: skip
 _DATES = (
     "article:published_time", "datepublished", "date", "dc.date", "dcterms.date",
@@ -43,7 +46,7 @@ def parse_page(source: Source) -> Parsed:
     is_xml = file_names.suffix_of(source.name) in _XML_SUFFIXES
     tree = html_tree.parse_html(decode_html(source.data), xml=is_xml)
     out = Extract()
-    written = write_main(tree, out)
+    written = write_main(tree, out, "")
     meta = _meta(tree)
     title = _title(tree, meta, out.first_heading)
     out.append_missing(other_text(tree, written), title or "")
@@ -58,34 +61,37 @@ def parse_page(source: Source) -> Parsed:
     )
 
 
-def write_main(tree: LexborHTMLParser, out: Extract) -> set[int]:
+def write_main(tree: LexborHTMLParser, out: Extract, page: str | None = None) -> set[int]:
     """Write the main text of a page, or all its text if there is no main text. Returns the ids of
-    the text nodes written."""
+    the text nodes written. For `page`, see `HtmlWriter`."""
     if tree.root is None or tree.body is None:
         return set()
     weights = html_tree.Weights.measure(tree.root)
     root, is_marked = html_tree.main_element(tree, weights)
     if root is not None:
-        writer = HtmlWriter(
-            out, html_tree.Noise(weights, menus=not is_marked, inside=int(is_marked))
-        )
+        noise = html_tree.Noise(weights, menus=not is_marked, inside=int(is_marked))
+        writer = HtmlWriter(out, noise, page)
         writer.write(root)
         if out.blocks:
             return writer.written
-    return _write_everything(tree, out, menus=True)
+    return _write_everything(tree, out, page, menus=True)
 
 
-def write_page(tree: LexborHTMLParser, out: Extract, *, menus: bool = True) -> list[str]:
+def write_page(
+    tree: LexborHTMLParser, out: Extract, page: str | None = None, *, menus: bool = True
+) -> list[str]:
     """Write the visible text of a page. Returns its other text, for `Extract.append_missing`.
-    `menus` includes menus, which in books are tables of contents."""
-    return other_text(tree, _write_everything(tree, out, menus=menus))
+    `menus` includes menus, which in books are tables of contents. For `page`, see `HtmlWriter`."""
+    return other_text(tree, _write_everything(tree, out, page, menus=menus))
 
 
-def _write_everything(tree: LexborHTMLParser, out: Extract, *, menus: bool) -> set[int]:
+def _write_everything(
+    tree: LexborHTMLParser, out: Extract, page: str | None, *, menus: bool
+) -> set[int]:
     if tree.body is None:
         return set()
     weights = html_tree.Weights.measure(tree.body)
-    writer = HtmlWriter(out, html_tree.Noise(weights, menus=not menus, boilerplate=False))
+    writer = HtmlWriter(out, html_tree.Noise(weights, menus=not menus, boilerplate=False), page)
     writer.write(tree.body)
     return writer.written
 
@@ -120,8 +126,13 @@ def _declared_encoding(head: bytes) -> str:
         # No mark and no declaration: ASCII in UTF-16 has a zero in every other byte.
         zeros = head[1:200:2].count(0)
         return "utf-16-le" if zeros > 40 or (head and zeros * 3 > len(head)) else "utf-8"
-    label = (match[1] or match[2]).decode("ascii", "replace").lower()
-    return _ENCODINGS.get(label, label)
+    return encoding_of((match[1] or match[2]).decode("ascii", "replace"))
+
+
+def encoding_of(label: str) -> str:
+    """The encoding in actual use under a label in pages and mails, often a superset of the named
+    one."""
+    return _ENCODINGS.get(label.strip().lower(), label)
 
 
 # --- attributes -----------------------------------------------------------------------------------

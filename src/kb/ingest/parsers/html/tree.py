@@ -30,8 +30,8 @@ _NON_TEXT_TAGS = frozenset(
 _ROLES = frozenset(
     {"alert", "banner", "complementary", "contentinfo", "dialog", "menu", "navigation", "search"}
 )
-# Classes and ids in pages, wikis and manuals: parts that are not their text, and elements that
-# programs add to the text.
+# Classes and ids in pages, wikis and manuals: parts that do not belong to the text, and elements
+# that programs add to it.
 _BOILERPLATE_NAMES = frozenset(
     """
     breadcrumb breadcrumbs catlinks cookie-banner cookie-consent footer hidden menu nav navbar
@@ -48,8 +48,8 @@ _TOOL_NAMES = frozenset(
 )
 _LINE_NUMBER_NAMES = frozenset({"linenodiv", "linenos"})
 _ACTION_NAMES = frozenset({"edit-link", "mw-editsection", "mw-jump-link", "viewcode-link"})
-# What programs write into such elements, apart from signs and numbers. Authors use the same classes
-# around their own text.
+# The text that programs generate in such elements, apart from signs and numbers. Authors use the
+# same classes around their own text.
 _GENERATED_TEXT = re.compile(
     r"\W*(?:(?:perma|permanent )?link(?: to (?:this|the)(?: \w+)?)?|anchor|source|view source"
     r"|edit(?: (?:this|the|on|in|source|page|section|document|github|gitlab))*)\W*",
@@ -64,8 +64,8 @@ _BREAK_HINTS = re.compile(
 )  # soft hyphens and other hints for line breaks
 _INVISIBLE = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _CONTAINERS = frozenset({"div", "dl", "ol", "section", "table", "td", "ul"})
-_MENU_LINKS = 3  # at least, in a menu
-_MENU_LINK_CHARS = 60  # at most, of a menu's links on average
+_MENU_LINKS = 3  # at least this many links in a menu
+_MENU_LINK_CHARS = 60  # at most, the average length of a menu's links
 _MENU_LINK_SHARE = 0.75
 _MAIN_SHARE = 0.25
 _MAIN_CHARS = 1000
@@ -370,7 +370,7 @@ class Noise:
             not _BOILERPLATE_NAMES.isdisjoint(_names(attributes)) or is_tool(node, attributes)
         ):
             return True
-        if tag == "form":  # some frameworks put the whole page into a form
+        if tag == "form":  # some frameworks wrap the whole page in a form
             return node.css_first("h1, h2, article, main, p") is None
         if tag == "aside":
             return not self.inside

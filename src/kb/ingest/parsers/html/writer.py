@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kb.ingest.parser_support.extract import Extract, wrap_lines
+from kb.ingest.parser_support.extract import Extract, one_line, wrap_lines
 from kb.ingest.parsers.html.tree import HEADINGS, Noise, strip_break_hints, walk
 
 if TYPE_CHECKING:
@@ -21,30 +21,36 @@ _BLOCKS = frozenset(
     }
 )  # fmt: skip
 _LISTS = frozenset({"dl", "ol", "ul"})
+_ANCHORS = _BLOCKS | HEADINGS.keys() | {"pre", "section"}  # before which a paragraph ends
 _CODE = frozenset({"code", "kbd", "samp", "tt"})
-_BREAK = "\v"  # a forced line break; does not occur in pages
+_BREAK = "\v"  # marks a forced line break; does not occur in pages
 _PARAGRAPHS = re.compile(rf"{_BREAK}\s*{_BREAK}")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source|highlight|brush:?)[-\s]([\w+#]+)")
 _NO_LANGUAGE = frozenset({"default", "none", "notranslate", "plaintext", "text"})
 _PILCROWS = "¶#§🔗"
+_FIRST_PIECES = 20  # of a paragraph; one of them has text, if any has
 _NO_LIST = ""  # the kind of an item outside any list
 _MAX_INDENT = 8  # of nested lists
 _SEPARATE_TAGS = frozenset({"br", "dd", "div", "dt", "li", "p"})
-_CELL_CHARS = 1000  # on average; longer ones are columns of a layout
+_CELL_CHARS = 1000  # on average; longer cells are the columns of a layout
 
 
 @dataclass(slots=True)
 class _List:
     kind: str
     number: int = 0
-    marker: str = ""  # of an item without text so far
+    marker: str = ""  # the bullet of an item that has no text yet
 
 
 class HtmlWriter:
-    """Writes the content of one element into an extract."""
+    """Writes the content of one element into an extract. `page` is the address of the page in the
+    original file, which is empty if it is the file itself; the places of blocks are the anchors
+    above them. None leaves the places to the caller."""
 
-    def __init__(self, out: Extract, noise: Noise) -> None:
+    def __init__(self, out: Extract, noise: Noise, page: str | None = None) -> None:
         self._out = out
+        self._page = page
+        self._list_place = out.place
         self._noise = noise
         self._inline: list[str] = []
         self._lists: list[_List] = []
@@ -69,6 +75,9 @@ class HtmlWriter:
         if not node.is_element_node or self._noise.is_noise(node):
             return False
         tag = node.tag or ""
+        if tag in ("pre", "table"):
+            self._flush()
+            self._set_place(tag, node)
         if self._is_leaf(tag, node):
             return False
         self._noise.enter(tag)
@@ -85,7 +94,18 @@ class HtmlWriter:
             self._quotes += 1
         elif tag in _CODE:
             self._start_code(node)
+        self._set_place(tag, node)
         return True
+
+    def _set_place(self, tag: str, node: LexborNode) -> None:
+        """Enter the anchor of an element, unless text of its paragraph precedes it."""
+        if self._page is None:
+            return
+        anchor = node.attributes.get("id") or (node.attributes.get("name") if tag == "a" else "")
+        if not anchor or anchor.isspace():
+            return
+        if tag in _ANCHORS or not any(piece.strip() for piece in self._inline[:_FIRST_PIECES]):
+            self._out.place = f"{self._page}#{one_line(anchor)}"
 
     def _leave(self, node: LexborNode) -> None:
         tag = node.tag or ""
@@ -141,7 +161,7 @@ class HtmlWriter:
             self._lists.append(_List(_NO_LIST))
         here = self._lists[-1]
         if tag == "dt" and here.marker and len(self._lists) == 1:
-            self._end_list()  # each group of terms is a paragraph of its own
+            self._end_list()  # each group of terms is a separate paragraph
         if tag != "li":
             here.marker = "" if tag == "dt" else "  "
             return
@@ -176,14 +196,17 @@ class HtmlWriter:
         here = self._lists[-1]
         margin = "  " * (min(len(self._lists), _MAX_INDENT) - 1)
         plain = " " * len(here.marker) if here.marker.strip() else here.marker
+        if not self._items:
+            self._list_place = self._out.place
         for line in wrap_lines("\n".join(lines)):
             self._items.append(f"{self._prefix}{margin}{here.marker}{line}")
             here.marker = plain
 
     def _end_list(self) -> None:
         if self._items:
+            place, self._out.place = self._out.place, self._list_place
             self._out.lines(self._items)
-            self._items = []
+            self._items, self._out.place = [], place
 
     @property
     def _prefix(self) -> str:
@@ -212,7 +235,7 @@ def table_rows(table: LexborNode, noise: Noise) -> list[list[str]]:
 
 
 class _Cells:
-    """Collects the cells of one table; a caption is a row of its own."""
+    """Collects the cells of one table; a caption is a separate row."""
 
     def __init__(self, noise: Noise) -> None:
         self._noise = noise

@@ -1,4 +1,4 @@
-"""Web pages that a browser has saved as one file.
+"""Web pages that a browser has saved as a single file (MHTML).
 
 Modules:
 

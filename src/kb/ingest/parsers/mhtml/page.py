@@ -52,7 +52,8 @@ def _page(source: Source, body: bytes) -> Parsed | None:
 
 
 def _body(part: Part) -> bytes:
-    """The bytes of a page; if its header names an encoding that the page does not, in UTF-8."""
+    """The bytes of a page. If only the header of the part names an encoding, the page is converted
+    to UTF-8."""
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     charset = part.get_content_charset()

@@ -20,9 +20,9 @@ from kb.types import Block, Span
 _WHOLE_OUTPUT_CHARS = 2000  # a longer output may be split into several passages
 _MAX_OUTPUT_CHARS = 1024 * 1024
 _MAX_SOURCE_CHARS = 1024 * 1024  # a longer cell holds data: its markup is not parsed
-_MAX_NAMED = 10  # of cells in a warning
+_MAX_NAMED = 10  # cells listed in a warning
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])|.(?=\x08)\x08")
-# The names of forms of output in format 3.
+# MIME types of the output fields in format 3.
 _OLD_FORMS = {
     "html": "text/html", "json": "application/json", "latex": "text/latex", "svg": "image/svg+xml",
 }  # fmt: skip
@@ -42,7 +42,9 @@ def parse_notebook(source: Source, max_chars: int) -> Parsed:
     out = Extract()
     truncated: list[int] = []
     for number, cell in enumerate(_cells(notebook), 1):
+        out.place = f"cell {number}"
         _write(cell, language, markdown, out)
+        out.place = f"cell {number}, output"
         if not _write_outputs(cell, out):
             truncated.append(number)
     metadata = _dict(notebook.get("metadata"))
@@ -124,8 +126,8 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(value: object) -> str:
-    """Return a text, which may be stored as a list of lines. In old notebooks, these have no line
-    ends."""
+    """Return a text, which may be stored as a list of lines. In old notebooks, the lines have no
+    line endings."""
     if isinstance(value, list):
         lines = [line for line in value if isinstance(line, str)]
         ended = any(line.endswith("\n") for line in lines[:-1])
@@ -180,7 +182,7 @@ def _output_text(output: dict[str, Any]) -> str:
 
 
 def _data_text(form: str, value: object) -> str:
-    """The text of an output in a machine-readable form."""
+    """The text of an output in a machine-readable format."""
     if form.startswith("text/") and form not in ("text/html", "text/plain"):
         return _text(value)
     if form == "application/json":

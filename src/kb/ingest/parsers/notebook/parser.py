@@ -9,7 +9,7 @@ from kb.ports import Parsed, Source
 
 class NotebookParser(FormatParser):
     name = "notebook"
-    version = "4"
+    version = "5"
 
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars

@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, one_line
+from kb.ingest.parser_support.office import write_rows
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
@@ -18,14 +19,15 @@ from kb.types import Attributes
 _TEXTS, _SPREADSHEETS = (".odt", ".ott"), (".ods", ".ots")
 _SPACES = {"tab": "\t", "line-break": "\n"}
 _HIDDEN = frozenset({"tracked-changes", "forms", "sequence-decls", "variable-decls"})
-_FURNITURE = frozenset({"date-time", "footer", "page-number", "header"})  # of a slide: at the end
+# Footers and dates of a slide, written at the end.
+_FURNITURE = frozenset({"date-time", "footer", "page-number", "header"})
 _NO_TEXT = frozenset({"page-number", "page-count", "date", "binary-data"})
 _ASIDE = frozenset({"title", "desc", "creator"})  # in a paragraph, but not part of its text
 _OBJECT = re.compile(r"[^/]+/content\.xml")  # a chart or a formula in the document
-_ROWS = 50  # of a sheet in a block, so that a citation is near its row
 _SHOWN = ("title", "subject", "creator", "initial-creator", "keyword", "description")
 _ROW_GROUPS = frozenset({"table-header-rows", "table-row-group", "table-rows"})
 _COUNT = re.compile(r"[1-9][0-9]?")
+_REPEATED = re.compile(r"[1-9][0-9]{0,6}")
 _DEPTH = re.compile(r"[1-9]")
 
 
@@ -67,7 +69,7 @@ class _Writer:
         self._out = out
         self._sheets = sheets
         self._slides = 0
-        self.slide_title = ""  # of the first slide that has one
+        self.slide_title = ""  # the title of the first slide that has one
 
     def write(self, body: Element) -> None:
         headings = _lists_with_headings(body)
@@ -85,7 +87,7 @@ class _Writer:
             elif kind == "p":
                 self._out.paragraph(one_line(_text(element)))
                 self._write_inside(element)
-            elif kind == "list" and id(element) not in headings:  # else of numbered headings
+            elif kind == "list" and id(element) not in headings:  # else numbered headings
                 self._out.lines(f"- {text}" for text in _items(element))
             elif kind == "table":
                 self._write_table(element)
@@ -93,7 +95,7 @@ class _Writer:
                 if kind == "page":
                     self._write_slide_heading(element)
                 elif _attribute(element, "class") == "title":
-                    continue  # in the heading
+                    continue  # already in the heading
                 stack.append(iter(element))
 
     def _write_slide_heading(self, page: Element) -> None:
@@ -102,6 +104,7 @@ class _Writer:
         frames = [each for each in page.iter() if _attribute(each, "class") == "title"]
         title = one_line(" ".join(text for frame in frames for text in _items(frame)))
         self.slide_title = self.slide_title or title
+        self._out.place = f"slide {self._slides}"
         self._out.heading(1, f"Slide {self._slides}" + (f": {title}" if title else ""))
 
     def _write_inside(self, paragraph: Element) -> None:
@@ -112,14 +115,14 @@ class _Writer:
                 self._out.paragraph(one_line(_text(element)), "> ")
 
     def _write_table(self, table: Element) -> None:
-        rows = [row for row in (_cells(each) for each in _rows(table)) if any(row)]
         if not self._sheets:
-            self._out.table(rows)
+            rows = [[text for _, text in _cells(each)] for each in _rows(table)]
+            self._out.table(row for row in rows if any(row))
             return
-        self._out.heading(1, _attribute(table, "name"))
-        lines = [" | ".join(cell for cell in row if cell) for row in rows]
-        for start in range(0, len(lines), _ROWS):
-            self._out.lines(lines[start : start + _ROWS])
+        name = _attribute(table, "name")
+        self._out.place = name or None
+        self._out.heading(1, name)
+        write_rows(self._out, name, _named_rows(table))
         for each in table:
             if local_name(each) == "shapes":
                 self._out.lines(_items(each))
@@ -129,7 +132,7 @@ def _lists_with_headings(body: Element) -> set[int]:
     """The ids of the lists that have a heading in them, at any depth."""
     found: set[int] = set()
     stack = [iter([body])]
-    lists: list[Element | None] = [None]  # those around the elements of the stack, if they are one
+    lists: list[Element | None] = [None]  # the enclosing list of each element on the stack, if any
     while stack:
         element = next(stack[-1], None)
         if element is None:
@@ -160,14 +163,38 @@ def _rows(table: Element) -> Iterator[Element]:
             stack.append(iter(element))
 
 
-def _cells(row: Element) -> list[str]:
-    """The texts of a row. Repeated cells are written once: a row may repeat them a million
-    times."""
-    return [
-        " ".join(_items(cell)) or _attribute(cell, "value")
-        for cell in row
-        if local_name(cell) in ("table-cell", "covered-table-cell")
-    ]
+def _named_rows(table: Element) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a sheet with text, after the name of their first cell with text."""
+    number = 1
+    for row in _rows(table):
+        cells = [(column, text) for column, text in _cells(row) if text]
+        if cells:
+            yield f"{_column_name(cells[0][0])}{number}", " | ".join(text for _, text in cells)
+        number += _repeated(row, "number-rows-repeated")
+
+
+def _cells(row: Element) -> Iterator[tuple[int, str]]:
+    """Yield the columns, from 0, and texts of a row. Repeated cells are written once: a row may
+    repeat them a million times."""
+    column = 0
+    for cell in row:
+        if local_name(cell) in ("table-cell", "covered-table-cell"):
+            yield column, " ".join(_items(cell)) or _attribute(cell, "value")
+            column += _repeated(cell, "number-columns-repeated")
+
+
+def _repeated(element: Element, name: str) -> int:
+    count = _attribute(element, name)
+    return int(count) if _REPEATED.fullmatch(count) else 1
+
+
+def _column_name(column: int) -> str:
+    """`A` for 0, `AA` for 26."""
+    name = ""
+    while column >= 0:
+        name = chr(ord("A") + column % 26) + name
+        column = column // 26 - 1
+    return name
 
 
 def _items(element: Element) -> Iterator[str]:
@@ -210,8 +237,9 @@ def _attribute(element: Element, name: str) -> str:
 
 
 def _every_text(root: Element | None, part: str = "") -> Iterator[str]:
-    """Yield every text below the children of `root` with this name, or in all of it: of paragraphs,
-    and of other elements that hold text, such as descriptions of pictures and footers of slides."""
+    """Yield every text in the children of `root` with this name, or in the whole of `root`. Besides
+    paragraphs, other elements contain text, such as descriptions of pictures and footers of
+    slides."""
     roots = () if root is None else [each for each in root if local_name(each) == part]
     stack = [iter(roots if part or root is None else [root])]
     paragraphs = [False]  # whether the elements on the stack are in a paragraph

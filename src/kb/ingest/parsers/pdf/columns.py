@@ -108,7 +108,8 @@ def _bands(lines: Iterable[Line], strip: float, margin: float) -> list[_Band]:
 
 
 def _absorb_strays(bands: Iterable[_Band]) -> list[_Band]:
-    """Join a line or two on one side with the wide lines above them."""
+    """Merge bands with text on one side only into the wide band above them, if they have few lines
+    or are wide."""
     kept: list[_Band] = []
     for band in bands:
         one_sided = not (band.left and band.right)

@@ -32,12 +32,13 @@ from kb.types import Attributes, Block, Span
 
 _HEADER = b"%PDF-"
 _WORD = re.compile(r"\w+")
-_UNSET = frozenset({"anonymous", "unknown", "unspecified", "untitled"})  # what programs fill in
+# Placeholders that programs fill in.
+_UNSET = frozenset({"anonymous", "unknown", "unspecified", "untitled"})
 _PROPERTIES = ("Subject", "Keywords", "Author", "CreationDate", "ModDate")
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(Z|[+-]\d\d'?(?:\d\d)?)?")
-_FIRST_DATE = "1985"  # an earlier date is that of a wrong clock
-_HEADER_WITHIN = 1024  # bytes, as in other PDF readers
-_MAX_NAMED = 10  # of items in a warning
+_FIRST_DATE = "1985"  # an earlier date comes from a wrong clock
+_HEADER_WITHIN = 1024  # bytes searched for the header, as in other PDF readers
+_MAX_NAMED = 10  # items listed in a warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def parse_pdf(source: Source) -> Parsed:
 def _no_text() -> Unsupported:
     if ocr.is_available():
         return Unsupported("only images: no text in this PDF, and OCR finds none")
-    return Unavailable(f"only images: reading its text needs {ocr.EXTRA}")
+    return Unavailable(f"only images: to read its text, install {ocr.EXTRA}")
 
 
 def _attributes(properties: dict[str, str]) -> Attributes:
@@ -137,7 +138,7 @@ def _attributes(properties: dict[str, str]) -> Attributes:
 
 
 def _date(text: str) -> str | None:
-    """The date `D:20240309081500+01'00'` in the form of the store."""
+    """Convert the date `D:20240309081500+01'00'` to the store's format."""
     match = _DATE.match(text)
     if match is None:
         return None
@@ -206,7 +207,7 @@ def _warnings(omissions: _Omissions) -> Iterator[str]:
         yield f"page {_join_names(omissions.scanned)}: read by OCR"
     if omissions.not_scanned:
         pages = _join_names(omissions.not_scanned)
-        yield f"more than {ocr.MAX_PAGES} pages need OCR, which has not read page {pages}"
+        yield f"more than {ocr.MAX_PAGES} pages need OCR; not read: page {pages}"
     if omissions.only_images:
         count = len(omissions.only_images)
         yield (

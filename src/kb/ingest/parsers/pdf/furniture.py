@@ -23,8 +23,9 @@ from kb.ingest.parsers.pdf.lines import Line
 
 _EDGE_LINES = 3  # at the top and at the bottom
 _NEARBY_PAGES = 12
-_MIN_REPEATS = 2  # on nearby pages, to be furniture; one for the outermost line
-_MIN_PAGES = 3  # of a document with furniture
+# Occurrences on nearby pages that make a line furniture; one is enough for the outermost line.
+_MIN_REPEATS = 2
+_MIN_PAGES = 3  # in shorter documents, no line is furniture
 _MAX_SIZE = 1.15  # times the usual size; a larger line is a heading, such as `Chapter 2`
 _SAME_HEIGHT = 0.5  # of a line's height
 _MIN_GAP = 1.8  # in line heights, between a bare page number and the text

@@ -2,9 +2,9 @@
 
 Pure. A font draws glyphs, and need not define which letters they are. Without a map from glyphs to
 Unicode, PDFium returns the number of each glyph as if it were a character: `,GHQWLW\\` for
-"Identity". With a wrong map, it returns other signs: `P❡♥❛❧` for "Penal". Some fonts without a map
-number their glyphs like ASCII, as old TeX fonts do; their text is right. So the text decides:
-in every language with Latin letters, a few pairs of letters are frequent.
+"Identity". With a wrong map, it returns other symbols: `P❡♥❛❧` for "Penal". Some fonts without a
+map number their glyphs like ASCII, as old TeX fonts do; their text is right. So the text itself is
+examined: in every language with Latin letters, a few pairs of letters are frequent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-# The most frequent pairs in 77 languages with Latin letters, without their accents. They are at
-# least 43% of the pairs of every such language, and about 10% after any exchange of letters.
+# The most frequent pairs in 77 languages with Latin letters, without their accents. They make up at
+# least 43% of the pairs in every such language, and about 10% after any substitution of letters.
 _FREQUENT_PAIRS = frozenset(
     """
     an er in en ar re ta ra te al on li es ri la at ti st ma na or is ng le nt ka ni de el ne et me
@@ -24,8 +24,8 @@ _FREQUENT_PAIRS = frozenset(
 )
 _MIN_PAIRS = 6  # distinct pairs in a text whose letters are doubtful
 _MIN_SHARE = 0.25
-# For a page without other signs of wrong letters. Only whole words of prose count: neither
-# abbreviations nor names in code nor encoded data.
+# These apply to a page without other signs of wrong letters. Only whole words of prose count:
+# neither abbreviations nor names in code nor encoded data.
 _MIN_PAGE_PAIRS = 200
 _MIN_PAGE_SHARE = 0.12
 _LETTERS = re.compile("[a-z]{2,}")
@@ -42,7 +42,7 @@ _LETTERS_BEFORE, _LETTERS_AFTER = re.compile(r"[^\W\d_]{2}\Z"), re.compile(r"[^\
 _STRANGE = "\ue000-\uf8df\ufffd\u2460-\u24ff\u2600-\u27bf"
 _STRANGE_CHAR = re.compile(f"[{_STRANGE}]")
 _STRANGE_TOKEN = re.compile(rf"[^\s{_STRANGE}]{{0,40}}[{_STRANGE}]\S{{0,200}}")
-_MIN_STRANGE = 20  # characters of a page
+_MIN_STRANGE = 20  # strange characters on a page, at least
 
 
 def is_unreadable(text: str, unmapped: Sequence[str]) -> bool:
@@ -65,7 +65,7 @@ def adjacent_letters(text: str, index: int) -> Iterator[int]:
 
 
 def _is_misread(text: str) -> bool:
-    """Whether the numbers of glyphs are not those of their letters in ASCII."""
+    """Whether the glyph numbers differ from the ASCII codes of their letters."""
     if sum(map(len, _NUMBER_RUN.findall(text))) >= _MIN_NUMBERS:
         return True
     pairs = list(_pairs(_LETTERS.findall(_fold(text))))
@@ -76,7 +76,7 @@ def _is_misread(text: str) -> bool:
 
 
 def _strange_chars(text: str) -> int:
-    """Count the characters of different words that mostly consist of strange signs."""
+    """Count the characters of the distinct words that consist mostly of strange symbols."""
     count = 0
     for token in set(_STRANGE_TOKEN.findall(text)):
         strange = _STRANGE_CHAR.findall(token)

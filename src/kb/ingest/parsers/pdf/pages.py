@@ -25,7 +25,9 @@ OUTLINE_DEPTH = 4
 
 _PDFIUM = threading.Lock()
 PAGE_CHARS = 1_000_000  # of one page; the rest is omitted
-_MAX_UNREADABLE_PAGES = 1_000  # in a row; then the page count is false, and the rest is not tried
+# After this many unreadable pages in a row, the page count is probably wrong, and the rest is
+# skipped.
+_MAX_UNREADABLE_PAGES = 1_000
 _MAX_OUTLINE_ITEMS = 10_000
 _MAX_NOTES = 10_000  # on a page
 _MAX_ATTACHMENTS = 1_000
@@ -43,7 +45,7 @@ HYPHEN_MARKS = "\x02\ufffe"
 _TOKEN = re.compile(rf"[^\s{HYPHEN_MARKS}]*[{HYPHEN_MARKS}]|[^\s{HYPHEN_MARKS}]+")
 _UNSPACED = re.compile(r"[^ \r\n]+")  # other spaces may be numbers of glyphs
 _QUARTER = math.pi / 2
-# TeX fonts without a character map: these codes are those of its T1 encoding.
+# In TeX fonts without a character map, these codes are those of the T1 encoding.
 _T1_CODES = "\x10\x11\x15\x16\x1b\x1c\x1d\x1e\x1f"
 _T1 = str.maketrans(_T1_CODES, "“”–—ﬀﬁﬂﬃﬄ")
 
@@ -135,7 +137,7 @@ class Pdf:
                 page.close()
 
     def render(self, index: int, scale: float) -> Any:
-        """The picture of a page as an array of pixels; None if it cannot be drawn."""
+        """Render a page as an array of pixels; None if that fails."""
         import pypdfium2
 
         with _PDFIUM:
@@ -406,7 +408,7 @@ def _note_texts(page: Any, note: Any) -> Iterator[str]:
 
 
 def _string(function: Any, *arguments: Any) -> str:
-    """Call a PDFium function that writes text to a buffer, after asking for its size."""
+    """Call a PDFium function that writes text to a buffer. A first call returns the size."""
     import pypdfium2.raw as raw
 
     size = min(function(*arguments, None, 0), _NOTE_BYTES)

@@ -19,10 +19,10 @@ _WIDE_GAP = 1.3  # times the usual line spacing
 _SPACING = 1.2  # the default, if there are too few lines to measure it
 _WIDEST_SPACING = 2.0
 _OUTLIER_LINES = 8  # one line in this many may extend to the right
-_OTHER_SIZE = 1.13  # times
-_OTHER_FONT = 1.35  # the same within a sentence: fonts of one size differ in height
+_OTHER_SIZE = 1.13  # the ratio of line heights above which the font size differs
+_OTHER_FONT = 1.35  # the same within a sentence, because fonts of one size differ in height
 _INDENT = 0.6
-_ROOM = 0.6  # to spare beside the first word of the next line
+_ROOM = 0.6  # to spare after the first word of the next line
 _MUCH_ROOM = 4.0  # the same, after a line that does not end a sentence
 _OTHER_WIDTH = 0.2  # of a line
 _CENTERED = 0.6  # distance from the center
@@ -48,7 +48,7 @@ _COMPOUND_TAIL = 4
 @dataclass(frozen=True, slots=True)
 class Paragraph:
     text: str
-    height: float  # of its lines, which is the font size
+    height: float  # the height of its lines, which stands for the font size
 
 
 def group_paragraphs(columns: Iterable[Sequence[Line]], known: Set[str]) -> list[Paragraph]:

@@ -12,7 +12,7 @@ _HEADER = b"%PDF-"
 
 class PdfParser(FormatParser):
     name = "pdf"
-    version = "5" + ocr.version_suffix()
+    version = "6" + ocr.version_suffix()
     priority = 2
     signatures = frozenset({"pdf"})
 

@@ -1,4 +1,4 @@
-"""Pages without readable text, read by OCR where its extra is installed.
+"""Reads pages without readable text by OCR, if its extra is installed.
 
 The lines that OCR finds become words with boxes, so that columns and paragraphs are recognized as
 on other pages.
@@ -13,7 +13,7 @@ from kb.ingest.parser_support import ocr
 from kb.ingest.parsers.pdf.pages import PageText, Pdf, Word
 
 _DPI = 150
-_POINTS = 72  # of PDF, in an inch
+_POINTS = 72  # PDF units in an inch
 _WORD = re.compile(r"\S+")
 
 
@@ -27,7 +27,7 @@ class Scanner:
         self._is_available = ocr.is_available()
 
     def read(self, pdf: Pdf, number: int, page: PageText) -> PageText:
-        """The page with the text of its picture; as it is if there is none."""
+        """Add the text of the page's picture; return the page unchanged if there is none."""
         if not self._is_available:
             return page
         if len(self.pages) >= ocr.MAX_PAGES:

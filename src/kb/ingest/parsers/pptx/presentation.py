@@ -21,7 +21,7 @@ from kb.ports import Parsed, Source
 
 _PRESENTATION = "ppt/presentation.xml"
 _TITLES = ("title", "ctrTitle")
-_FURNITURE = ("dt", "ftr", "hdr")  # date, footer and header: once, at the end
+_FURNITURE = ("dt", "ftr", "hdr")  # date, footer and header: written once, at the end
 _NUMBERS = ("sldNum", "sldImg")
 _OTHER_PARTS = ("ppt/charts/", "ppt/comments", "ppt/diagrams/data")
 _BREAKS = {"br": "\n", "tab": "\t"}
@@ -34,12 +34,14 @@ def parse_pptx(source: Source) -> Parsed:
         raise Unreadable(f"not a PowerPoint presentation: {_PRESENTATION} is missing")
     out = Extract()
     first = ""
+    layouts: dict[str, None] = {}
     hidden: list[str] = []
     slides = _slides(archive, root)
     for number, path in enumerate(slides, 1):
         slide = archive.xml(path)
         if slide is None:
             continue
+        out.place = f"slide {number}"
         title = _write_slide(out, number, slide)
         first = first or title
         for kind, notes in relations(archive, path).values():
@@ -48,7 +50,10 @@ def parse_pptx(source: Source) -> Parsed:
                     out.paragraph(text, "> ")
                 hidden += _furniture(archive.xml(notes))
         hidden += [*_descriptions(slide), *_furniture(slide)]
+        _add_layouts(archive, path, layouts)
         source.on_progress(number, len(slides))
+    for path in layouts:
+        hidden += _boxes(archive.xml(path))
     properties = properties_of(archive)
     title = properties.get("title") or first
     others = [text for name in archive.names() if name.startswith(_OTHER_PARTS)
@@ -71,6 +76,23 @@ def _slides(archive: Archive, root: Element) -> list[str]:
            if key.endswith("}id")]  # fmt: skip
     slides = (parts[each][1] for each in ids if each in parts and parts[each][0] == "slide")
     return list(dict.fromkeys(slides))
+
+
+def _add_layouts(archive: Archive, path: str, layouts: dict[str, None]) -> None:
+    """Add the layout of a slide, and the master of the layout."""
+    for kind, layout in relations(archive, path).values():
+        if kind == "slideLayout" and layout not in layouts:
+            layouts[layout] = None
+            parts = relations(archive, layout).values()
+            layouts |= {part: None for kind, part in parts if kind == "slideMaster"}
+
+
+def _boxes(root: Element | None) -> Iterator[str]:
+    """Yield the text that a layout shows on its slides: the text of boxes that are not
+    placeholders."""
+    for shape in find_all(root, "sp"):
+        if not find_all(shape, "ph"):
+            yield from _paragraphs(shape)
 
 
 def _write_slide(out: Extract, number: int, slide: Element) -> str:

@@ -2,8 +2,9 @@
 
 Modules:
 
-    parser    XlsxParser
-    workbook  the rows of each sheet
+    number_formats  percentages, leading zeros and elapsed time, as a sheet shows them
+    parser          XlsxParser
+    workbook        the rows of each sheet
 """
 
 from kb.ingest.parsers.xlsx.parser import XlsxParser

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from xml.etree.ElementTree import Element
 
@@ -16,26 +16,30 @@ from kb.ingest.parser_support.office import (
     open_archive,
     properties_of,
     relations,
+    write_rows,
 )
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
+from kb.ingest.parsers.xlsx.number_formats import NumberFormat, number_formats
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 
 _WORKBOOK = "xl/workbook.xml"
 _OTHER_PARTS = ("xl/charts/", "xl/comments", "xl/drawings/drawing", "xl/threadedComments/")
-_ROWS = 50  # in a block, so that a citation is near its row
 _DATE_FORMATS = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
-_QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')  # parts of a number format that are no codes
-_ATTRIBUTES = {  # with text for people
+# Parts of a number format that are not format codes.
+_QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
+_ATTRIBUTES = {  # attributes with text for readers
     "dataValidation": ("promptTitle", "prompt", "errorTitle", "error"),
     "hyperlink": ("tooltip", "display"),
 }
 _HEADERS = frozenset(
     {"oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter"}
 )
-_CODE = re.compile(r'&(?:"[^"]*"|\d+|K[0-9A-F]{6}|[A-Z&])')  # of fonts, places and numbers
-_LONG_CHARS, _REPEATED_CHARS = 1_000, 100
-_MAX_DAYS = 2_958_465  # the last day that a workbook knows, in 9999
+# Formatting codes in headers and footers: fonts, colors, positions and fields.
+_CODE = re.compile(r'&(?:"[^"]*"|\d+|K[0-9A-F]{6}|[A-Z&])')
+# A long text that many cells share is written in full until these add up to the limit.
+_LONG_CHARS, _SHORTENED_CHARS, _MAX_REPEATED_CHARS = 1_000, 100, 500_000
+_MAX_DAYS = 2_958_465  # the last day that a workbook supports, in the year 9999
 
 
 def parse_xlsx(source: Source) -> Parsed:
@@ -44,9 +48,10 @@ def parse_xlsx(source: Source) -> Parsed:
     if root is None:
         raise Unreadable(f"not an Excel workbook: {_WORKBOOK} is missing")
     strings = ["".join(_plain_texts(each))
-               for each in find_all(archive.xml("xl/sharedStrings.xml"), "si")]  # fmt: skip
+               for each in find_all(archive.xml(_strings_part(archive)), "si")]  # fmt: skip
     epoch = datetime(1904, 1, 1) if _uses_1904(root) else datetime(1899, 12, 30)
-    cells = _Cells(strings, _date_styles(archive.xml("xl/styles.xml")), epoch)
+    styles = archive.xml("xl/styles.xml")
+    cells = _Cells(strings, _date_styles(styles), number_formats(styles), epoch)
     out = Extract()
     sheets = _sheets(archive, root)
     read: set[str] = set()  # parts, each of which is read once
@@ -56,11 +61,10 @@ def parse_xlsx(source: Source) -> Parsed:
     for number, (name, path) in enumerate(sheets, 1):
         sheet = archive.xml(path) if path not in read else None
         read.add(path)
+        out.place = name
         out.heading(1, name)
         others += _sheet_texts(sheet)
-        rows = [] if sheet is None else list(cells.rows(sheet))
-        for start in range(0, len(rows), _ROWS):
-            out.lines(rows[start : start + _ROWS])
+        write_rows(out, name, cells.rows(sheet) if sheet is not None else ())
         source.on_progress(number, len(sheets))
     properties = properties_of(archive)
     title = properties.get("title", "")
@@ -73,8 +77,18 @@ def parse_xlsx(source: Source) -> Parsed:
         blocks=out.blocks,
         title=title or file_names.title_of(source.name),
         attributes=attributes_of(properties),
+        warnings=(f"{cells.shortened:,} cells with a long text that others have are shortened",)
+        if cells.shortened
+        else (),
         text=out.text,
     )
+
+
+def _strings_part(archive: Archive) -> str:
+    """The part with the strings that cells share, which the workbook names."""
+    parts = relations(archive, _WORKBOOK).values()
+    named = (path for kind, path in parts if kind == "sharedStrings")
+    return next(named, "xl/sharedStrings.xml")
 
 
 def _sheets(archive: Archive, root: Element) -> list[tuple[str, str]]:
@@ -110,19 +124,31 @@ def _date_styles(root: Element | None) -> frozenset[int]:
 class _Cells:
     """Turns the cells of a sheet into text."""
 
-    def __init__(self, strings: Sequence[str], dates: frozenset[int], epoch: datetime) -> None:
+    def __init__(
+        self,
+        strings: Sequence[str],
+        dates: frozenset[int],
+        formats: Mapping[int, NumberFormat],
+        epoch: datetime,
+    ) -> None:
         self._strings = strings
         self._dates = dates
+        self._formats = formats
         self._epoch = epoch
         self._written: set[int] = set()  # long strings
+        self._repeated_chars = 0
+        self.shortened = 0  # cells
 
-    def rows(self, sheet: Element) -> Iterator[str]:
-        """Yield the rows with text, one line each."""
+    def rows(self, sheet: Element) -> Iterator[tuple[str, str]]:
+        """Yield the rows with text, one line each, after the name of their first cell with text."""
         rows = (row for data in sheet if local_name(data) == "sheetData" for row in data)
-        for row in rows:
-            cells = [one_line(self._text(cell)) for cell in row if local_name(cell) == "c"]
-            if any(cells):
-                yield " | ".join(cell for cell in cells if cell)
+        for number, row in enumerate(rows, 1):
+            cells = [each for each in row if local_name(each) == "c"]
+            texts = [one_line(self._text(cell)) for cell in cells]
+            if any(texts):
+                first = next(cell for cell, text in zip(cells, texts, strict=True) if text)
+                name = first.get("r") or f"A{row.get('r') or number}"
+                yield name, " | ".join(text for text in texts if text)
 
     def _text(self, cell: Element) -> str:
         kind = cell.get("t", "n")
@@ -139,18 +165,26 @@ class _Cells:
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         style = cell.get("s", "0")
-        if kind == "n" and style.isdecimal() and len(style) < 10 and int(style) in self._dates:
-            return self._date(value)
-        return value
+        if kind != "n" or not style.isdecimal() or len(style) >= 10:
+            return value
+        if (shown := self._formats.get(int(style))) is not None:
+            return shown(value)
+        return self._date(value) if int(style) in self._dates else value
 
     def _string(self, index: int) -> str:
-        """A string that cells share; a long one is written completely only once."""
+        """A string that cells share. A long one is shortened if it is repeated too often, since a
+        small file could become very large."""
         text = self._strings[index]
         if len(text) <= _LONG_CHARS:
             return text
-        is_first = index not in self._written
-        self._written.add(index)
-        return text if is_first else text[:_REPEATED_CHARS]
+        if index not in self._written:
+            self._written.add(index)
+            return text
+        self._repeated_chars += len(text)
+        if self._repeated_chars <= _MAX_REPEATED_CHARS:
+            return text
+        self.shortened += 1
+        return f"{text[:_SHORTENED_CHARS]}…"
 
     def _date(self, value: str) -> str:
         """A number of days as a date, with the time if it has one."""

@@ -1,4 +1,4 @@
-"""The library of Zotero (`zotero.sqlite` in its data folder).
+"""Zotero libraries (`zotero.sqlite` in Zotero's data folder).
 
 Modules:
 

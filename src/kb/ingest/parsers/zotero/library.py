@@ -18,7 +18,7 @@ from kb.ingest.decode import Unreadable
 from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ports import Parsed, Source
 
-_VERSIONS = slice(18, 20)  # of the file format: 2 is a database with a write-ahead log, 1 is not
+_VERSIONS = slice(18, 20)  # bytes of the header: 2 means a write-ahead log, 1 means none
 _FIRST_FIELDS = (
     "publicationTitle", "bookTitle", "proceedingsTitle", "publisher", "date", "DOI", "ISBN", "url",
 )  # fmt: skip
@@ -27,6 +27,7 @@ _YEAR = re.compile(r"\d{4}")
 _BREAK = re.compile(r"<(?:br|/p|/div|/h[1-6]|/li|/tr)\b[^>]{0,200}>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _MAX_AUTHORS = 3
+_NO_PARENT = -1  # of notes and attachments that belong to no work
 _MAX_COLLECTION_DEPTH = 20
 _ANNOTATIONS = {1: "highlight", 2: "note", 3: "image", 4: "ink", 5: "underline", 6: "text"}
 
@@ -54,11 +55,19 @@ def parse_library(source: Source) -> Parsed:
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
         database.deserialize(bytes(data))
         database.execute("PRAGMA trusted_schema = OFF")
+        database.set_authorizer(_deny_views)
         return _parse(_Library(database), source)
     except (sqlite3.Error, ValueError, OverflowError) as error:
-        raise Unreadable(f"not a library of Zotero, or written at this moment: {error}") from error
+        raise Unreadable(f"not a Zotero library, or Zotero is writing it: {error}") from error
     finally:
         database.close()
+
+
+def _deny_views(
+    _action: int, _first: str | None, _second: str | None, _database: str | None, view: str | None
+) -> int:
+    """Zotero has tables only. A view in place of one can be an endless query."""
+    return sqlite3.SQLITE_OK if view is None else sqlite3.SQLITE_DENY
 
 
 def _parse(library: _Library, source: Source) -> Parsed:
@@ -67,7 +76,8 @@ def _parse(library: _Library, source: Source) -> Parsed:
     for number, (item_id, item) in enumerate(items.items(), 1):
         _write(out, library, item_id, item)
         source.on_progress(number, len(items))
-    warnings = () if items else ("the library has no items",)
+    _write_without_work(out, library)
+    warnings = () if out.blocks else ("the library has no items",)
     return Parsed(
         type="zotero", blocks=out.blocks, title="Zotero", text=out.text, warnings=warnings
     )
@@ -105,18 +115,19 @@ class _Library:
         )
         self.collections = self._collections()
         self.notes: dict[int, list[tuple[str, str]]] = defaultdict(list)
-        for parent, key, note in self._rows(
-            "SELECT n.parentItemID, i.key, n.note FROM itemNotes n JOIN items i "
+        for item, parent, key, note in self._rows(
+            "SELECT n.itemID, n.parentItemID, i.key, n.note FROM itemNotes n JOIN items i "
             "ON i.itemID = n.itemID ORDER BY n.itemID"
         ):
-            self.notes[parent if parent in self.items else -1].append((str(key), str(note or "")))
+            if item not in deleted and parent not in deleted:
+                self.notes[parent or _NO_PARENT].append((str(key), str(note or "")))
         self.attachments: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
         for item, parent, key, path in self._rows(
             "SELECT a.itemID, a.parentItemID, i.key, a.path FROM itemAttachments a JOIN items i "
             "ON i.itemID = a.itemID ORDER BY a.itemID"
         ):
-            if item not in deleted and parent in self.items:
-                self.attachments[parent].append((item, str(key), str(path or "")))
+            if item not in deleted and parent not in deleted:
+                self.attachments[parent or _NO_PARENT].append((item, str(key), str(path or "")))
         self.annotations = self._annotations()
 
     def _rows(self, query: str) -> Rows:
@@ -181,10 +192,32 @@ def _write(out: Extract, library: _Library, item_id: int, item: _Item) -> None:
     for _key, note in library.notes[item_id]:
         out.lines(f"> {line}" for line in _plain(note))
     for attachment, key, path in library.attachments[item_id]:
-        if name := path.rpartition(":")[2].rpartition("/")[2]:
+        if name := _file_name(path):
             out.paragraph(f"Attachment: {name}")
-        for annotation in library.annotations[attachment]:
-            out.lines(_annotation_lines(annotation, key))
+        _write_attachment(out, library, attachment, key)
+
+
+def _write_without_work(out: Extract, library: _Library) -> None:
+    """Write the notes and attachments that belong to no work, each under a heading of its own."""
+    for key, note in library.notes[_NO_PARENT]:
+        lines = _plain(note)
+        out.heading(1, lines[0] if lines else "Note")
+        out.lines([*lines[1:], f"zotero://select/library/items/{key}"])
+    for attachment, key, path in library.attachments[_NO_PARENT]:
+        out.heading(1, _file_name(path) or "Attachment")
+        out.lines([f"zotero://select/library/items/{key}"])
+        _write_attachment(out, library, attachment, key)
+
+
+def _write_attachment(out: Extract, library: _Library, attachment: int, key: str) -> None:
+    for _key, note in library.notes[attachment]:
+        out.lines(f"> {line}" for line in _plain(note))
+    for annotation in library.annotations[attachment]:
+        out.lines(_annotation_lines(annotation, key))
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition(":")[2].rpartition("/")[2]
 
 
 def _facts(
@@ -212,7 +245,7 @@ def _heading(fields: Mapping[str, str], creators: list[tuple[str, str]]) -> str:
 
 
 def _annotation_lines(annotation: _Annotation, attachment: str) -> Iterator[str]:
-    """Yield the marked text with its page, the comment, and an address that opens the page."""
+    """Yield the highlighted text with its page, the comment, and a link that opens the page."""
     kind = _ANNOTATIONS.get(annotation.kind, "annotation")
     page = f"p. {annotation.page}" if annotation.page else kind
     if annotation.text or annotation.comment:

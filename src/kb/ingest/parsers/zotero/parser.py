@@ -1,4 +1,5 @@
-"""The parser of Zotero's library. Its code is loaded when a file is parsed, in a parser process."""
+"""The parser for Zotero libraries. Its code is loaded when a file is parsed, in a parser
+process."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _HEADER = b"SQLite format 3\0"
 
 class ZoteroParser(FormatParser):
     name = "zotero"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return source.name.lower() == "zotero.sqlite" and source.data.startswith(_HEADER)
