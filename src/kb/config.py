@@ -72,8 +72,9 @@ class SearchConfig:
     retriever_timeout_ms: int = _key(
         2000,
         "how long a search waits for retrievers that run in parallel; a late one is left out and "
-        "reported as degraded; 0: no limit. Retrievers run in parallel in stores with 2,000 or "
-        "more vectors, or if an endpoint encodes the query; otherwise there is no limit",
+        "reported as degraded, unless all are late; 0: no limit. Retrievers run in parallel in "
+        "stores with 50,000 or more vectors, or if an endpoint encodes the query; otherwise "
+        "there is no limit",
         zero=True,
     )
 

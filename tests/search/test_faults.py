@@ -161,6 +161,29 @@ def test_one_that_is_late_leaves_the_others(
         gate.set()
 
 
+def test_words_are_found_even_if_every_retriever_is_late(
+    three_way: KnowledgeBase, encoder: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that hang, as on a busy machine, do not empty the response."""
+    monkeypatch.setattr(model_retriever, "SLOW_FROM", 0)
+    gate, match = threading.Event(), three_way._store.fulltext.match
+    caller = threading.current_thread()
+
+    def late_in_other_threads(*asked: Any, **more: Any) -> Any:
+        if threading.current_thread() is not caller:
+            gate.wait(60)
+        return match(*asked, **more)
+
+    try:
+        inject(three_way, encoder, "encoder", lambda *_, **__: gate.wait(60))
+        three_way._store.fulltext.match = late_in_other_threads  # type: ignore[method-assign]
+        found = search(three_way)
+        assert found.hits[0].title == "keys"
+        assert {one.part for one in found.degraded} == {"dense", "sparse", "rerank"}
+    finally:
+        gate.set()
+
+
 def test_without_a_time_limit_the_late_one_is_waited_for(
     tmp_path: Path, encoder: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from kb.errors import (
 from kb.logs import logger
 from kb.search.results.trace import Trace
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever, failure
+from kb.search.retrievers.registry import LEXICAL
 from kb.types import Degraded
 from kb.values import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,8 +93,27 @@ def retrieve(
             timed = _Timed(_unavailable(failure(retriever.name, error)), _ms_since(began))
         candidates[retriever.name] = timed.candidates
         trace.add(retriever.name, timed.ms, _facts(timed.candidates))
+    _retry_words(retrievers, request, candidates, trace)
     _raise_if_none_ran(candidates, errors)
     return candidates
+
+
+def _retry_words(
+    retrievers: Sequence[Retriever],
+    request: RetrievalRequest,
+    candidates: dict[str, Candidates],
+    trace: Trace,
+) -> None:
+    """Look up the words again if every retriever was late, for as long as the search may take. They
+    were late because the machine is busy; the user would take an empty response to mean that
+    nothing matches."""
+    words = candidates.get(LEXICAL)
+    late = words is not None and any(each.reason == "timeout" for each in words.degraded)
+    if not late or len(retrievers) == 1 or any(each.ran for each in candidates.values()):
+        return
+    timed = _run(next(each for each in retrievers if each.name == LEXICAL), request)
+    candidates[LEXICAL] = timed.candidates
+    trace.add(LEXICAL, timed.ms, _facts(timed.candidates))
 
 
 def _raise_if_none_ran(candidates: dict[str, Candidates], errors: Sequence[Exception]) -> None:
