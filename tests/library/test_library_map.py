@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from kb import Filters, KnowledgeBase, wire
-from kb.cli.map_svg import COLORS, map_svg
+from kb.cli.map_layout import COLORS, map_layout
+from kb.cli.map_svg import map_svg
 from kb.errors import InvalidRequest
+from kb.library import library_map
 from kb.library.library_map import cluster, lay_out, name_topics
 from tests.models.weightless import Weightless
 from tests.schemas import validate
@@ -67,11 +69,50 @@ def test_a_map_of_a_store(mapped: KnowledgeBase) -> None:
 
 @pytest.mark.parametrize("color", COLORS)
 def test_the_picture_is_valid(mapped: KnowledgeBase, color: str) -> None:
-    svg = map_svg(mapped.map(), color)
+    svg = map_svg(map_layout(mapped.map(), color))
     root = ElementTree.fromstring(svg)
     circles = root.findall("{http://www.w3.org/2000/svg}circle")
     assert len(circles) >= 16
     assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+
+
+def _calls(name: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """A list that grows with every call of a function of `library_map`."""
+    calls: list[None] = []
+    function = getattr(library_map, name)
+
+    def counted(*values: object) -> object:
+        calls.append(None)
+        return function(*values)
+
+    monkeypatch.setattr(library_map, name, counted)
+    return calls
+
+
+def test_a_map_is_computed_again_when_the_store_changes(
+    mapped: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = _calls("lay_out", monkeypatch)
+    mapped.map()
+    mapped.map()
+    assert len(calls) == 1
+    mapped.map(Filters(kind=("lesson",)))
+    assert len(calls) == 2
+    path = mapped.documents()[0].doc_path
+    mapped.tag(path, add=("changed",))
+    mapped.map()
+    assert len(calls) == 3
+    mapped.remove(path)
+    assert path not in {point.doc_path for point in mapped.map().points}
+
+
+def test_statistics_are_current(mapped: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = _calls("mean_vectors", monkeypatch)
+    assert mapped.statistics()["most_read"] == []
+    path = mapped.documents()[0].doc_path
+    mapped.get(path)
+    assert mapped.statistics()["most_read"][0]["doc_path"] == path
+    assert len(calls) == 1
 
 
 def test_without_vectors(kb: KnowledgeBase) -> None:

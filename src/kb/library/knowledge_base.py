@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kb.embedding.service import Embedding
     from kb.embedding.worker import Worker, WorkerState
     from kb.ingest.progress import Progress
+    from kb.library.result_cache import ResultCache
     from kb.ports import Encoder, Judge, Store
     from kb.search.searcher import Searcher
     from kb.types import Answer, Chunk, Comparison, Jobs, LibraryMap, Passage, Root
@@ -79,6 +80,7 @@ class KnowledgeBase(RetrieverSearches):
         self._judge = judge
         self._lock = threading.Lock()
         self._asked: deque[int] = deque(maxlen=_ASKED)
+        self._loaded_results: ResultCache | None = None
         self._loaded_embedding: Embedding | None = None
         self._loaded_searcher: Searcher | None = None
 
@@ -120,6 +122,14 @@ class KnowledgeBase(RetrieverSearches):
                 encoders = Encoders(self._store, self.config, self._encoder)
                 self._loaded_embedding = Embedding(self._store, self.config, encoders, self._asked)
             return self._loaded_embedding
+
+    def _results(self) -> ResultCache:
+        """The maps and statistics of the current version of the store."""
+        from kb.library.result_cache import ResultCache
+
+        with self._lock:
+            self._loaded_results = self._loaded_results or ResultCache()
+            return self._loaded_results
 
     @property
     def _searcher(self) -> Searcher:
@@ -554,15 +564,27 @@ class KnowledgeBase(RetrieverSearches):
     def map(self, filters: Filters | None = None) -> LibraryMap:
         """The documents as points on a map, each close to similar ones. Needs vectors."""
         from kb.library.library_map import make_map
+        from kb.library.result_cache import ids_of, store_version
 
-        return make_map(self._store, self.documents(filters))
+        version = store_version(self._store)
+        documents = self.documents(filters)
+        key = ("map", version, ids_of(documents))
+        drawn: LibraryMap = self._results().get(key, lambda: make_map(self._store, documents))
+        return drawn
 
     def statistics(self) -> dict[str, Any]:
         """Figures about the documents as `statistics.v1`: growth, kinds, languages, and those that
         are most read, stale, orphans or near-duplicates."""
-        from kb.library.statistics import statistics
+        from kb.library.result_cache import ids_of, store_version
+        from kb.library.statistics import near_duplicates, statistics
 
-        return statistics(self._store, self.documents(), self._now())
+        version = store_version(self._store)
+        documents = self.documents()
+        pairs = self._results().get(
+            ("near_duplicates", version, ids_of(documents)),
+            lambda: near_duplicates(self._store, documents),
+        )
+        return statistics(documents, pairs, self._now())
 
     def roots(self) -> list[Root]:
         """The ingested folders."""
