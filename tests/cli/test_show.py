@@ -43,6 +43,29 @@ def test_in_json(here: Path, run: Run, valid: Valid) -> None:
     assert told.err == ""
 
 
+def test_a_hit_of_the_last_search(own: Path, run: Run) -> None:
+    assert run("get", "1").err.startswith("error: this terminal has no earlier search")
+    run("search", "retry storm")
+    uri = run("open", "2", "--json").json["uri"]
+    assert run("get", "2").err == f"exact: {uri}\n"
+    assert run("get", "2").out == run("get", uri).out
+    assert "the last search had" in run("get", "500").err
+
+
+def test_a_document_whose_name_is_a_number(own: Path, run: Run) -> None:
+    (own.parent / "2.md").write_text("nothing")
+    (own.parent / "1").write_text("The first of all files.\n")
+    run("ingest", "library")
+    if run("list", "--path", "library/lessons/1", "--json").json == []:
+        pytest.skip("a file without a suffix is not read")
+    assert run("get", "1").out == "The first of all files.\n"
+    run("search", "retry storm")
+    got = run("get", "1")
+    assert "use its path: library/lessons/1\n" in got.err
+    assert "first of all" not in got.out
+    assert run("get", "library/lessons/1").out == "The first of all files.\n"
+
+
 def test_reading_counts(here: Path, run: Run) -> None:
     run("get", RETRY)
     assert run("list", "--path", RETRY, "--json").json[0]["access_count"] == 1

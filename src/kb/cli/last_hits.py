@@ -1,8 +1,9 @@
-"""The hits of the last search in this terminal, so that `kb open 3` opens one.
+"""The hits of the last search in this terminal, so that `kb get 3` prints one
+and `kb open 3` opens it.
 
 A file in the user's state folder holds the citations of one search: the last one of a store in a
 terminal. Only the user can read it. It is a convenience: if it cannot be written, searches still
-work, and `kb open` needs a citation.
+work, and `kb get` and `kb open` need a citation.
 """
 
 from __future__ import annotations

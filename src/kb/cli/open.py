@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb.cli import last_hits, output, programs
+from kb.cli import output, programs
+from kb.cli.hit_number import citation_of
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, document_argument
-from kb.errors import ConfigError, NotFound
+from kb.errors import ConfigError
 
 if TYPE_CHECKING:
     from kb.config import OpenConfig
-    from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Citation, Passage
 
-_MAX_DIGITS = 9
 _PDF_HEAD_BYTES = 1024  # a PDF may begin with other bytes
 _DOCUMENT_SUFFIXES = (
     ".html", ".htm", ".xhtml", ".docx", ".epub", ".odt", ".ods", ".odp", ".rtf", ".pptx", ".xlsx",
@@ -46,8 +45,9 @@ _STATES = {
 def open_command(invocation: Invocation, *, target: str) -> int:
     """Open a hit in your editor or PDF viewer.
 
-    N is the number of a hit of the last search in this terminal. CITATION is a citation from `kb
-    search`, or the path or the unique name of a document.
+    N is the number of a hit of the last search in this terminal; if there is no such hit, N is the
+    name of a document. CITATION is a citation from `kb search`, or the path or the unique name of a
+    document.
 
     Text files open in $VISUAL or $EDITOR, at the line if kb knows the editor's option for that.
     PDFs open in the system's viewer, at the page if kb knows the viewer's option. HTML pages, books
@@ -64,29 +64,13 @@ def open_command(invocation: Invocation, *, target: str) -> int:
       kb open notes/retry.md#L12-L34
     """
     with invocation.open() as kb:
-        passage = kb.get(_citation(target, kb, invocation), count=not invocation.json)
+        passage = kb.get(citation_of(target, kb, invocation), count=not invocation.json)
         if invocation.json:
             from kb import wire
 
             output.write_json(wire.citation(passage.citation))
             return 0
         return open_passage(passage, kb.config.open)
-
-
-def _citation(target: str, kb: KnowledgeBase, invocation: Invocation) -> str:
-    """The citation that the argument refers to."""
-    if not (target.isdecimal() and len(target) <= _MAX_DIGITS):
-        return target
-    uris = last_hits.load(kb.path, invocation.terminal)
-    if uris is None:
-        raise NotFound(
-            "this terminal has no earlier search of this store",
-            "run kb search first, or give a citation",
-        )
-    if not 1 <= int(target) <= len(uris):
-        hits = output.count(len(uris), "hit")
-        raise NotFound(f"no hit {int(target)}", f"the last search had {hits}")
-    return uris[int(target) - 1]
 
 
 def open_passage(passage: Passage, config: OpenConfig) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb.cli import output
+from kb.cli.hit_number import citation_of
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, document_argument
 from kb.types import Filters
@@ -27,14 +28,15 @@ _COLORS = {"exact": "green", "moved": "yellow", "stale": "red"}
 
 
 @click.command("get", cls=Command)
-@document_argument("uri")
+@document_argument("uri", metavar="N|CITATION")
 @common_options()
 @pass_invocation
 def get_command(invocation: Invocation, *, uri: str) -> None:
-    """Print the passage that a citation refers to.
+    """Print a hit, or the passage that a citation refers to.
 
-    URI is a citation from `kb search`: notes/retry.md#L12-L34, paper.pdf#page=4, note:7#L1. A path
-    alone, in the store or on disk, prints the whole document.
+    N is the number of a hit of the last search in this terminal; if there is no such hit, N is the
+    name of a document. CITATION is a citation from `kb search`: notes/retry.md#L12-L34,
+    paper.pdf#page=4, note:7#L1. A path alone, in the store or on disk, prints the whole document.
 
     The state of the citation is printed to stderr: exact; moved to another place in the file; or
     stale. For a stale passage, the indexed text is printed; for a stale document, its current
@@ -43,10 +45,12 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
 
     \b
     Examples:
+      kb get 1
       kb get notes/retry.md#L12-L34
       kb get note:7 --json
     """
     with invocation.open() as kb:
+        uri = citation_of(uri, kb, invocation)
         passage = kb.get(uri)
         is_whole = "#" not in uri and not invocation.json
         links = list(_links(kb, passage.document)) if is_whole else []
