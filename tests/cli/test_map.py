@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+import pytest
 
 from kb import KnowledgeBase
 from tests.cli.conftest import Run
@@ -65,3 +68,26 @@ def test_a_map_to_stdout(run: Run, tmp_path: Path, here: Path) -> None:
     assert result.out.startswith("<svg")
     assert result.out.endswith("</svg>\n")
     assert not (here / "-").exists()
+
+
+def test_a_map_as_png(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    store, target = _store(tmp_path), tmp_path / "map.PNG"
+    for _ in range(2):  # a map may be overwritten
+        result = run("--store", store, "map", "-o", target)
+        assert result.out == f"4 documents in 1 topic: {target}\n"
+    with Image.open(target) as image:
+        assert (image.format, image.size) == ("PNG", (2460, 1440))
+        colors = {color for _, color in image.getcolors(1 << 20) or ()}
+    assert {(0xFB, 0xFA, 0xF7), (0x0D, 0x61, 0x57)} <= colors  # the paper, and the first topic
+
+
+def test_a_map_as_png_without_pillow(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    result = run("--store", _store(tmp_path), "map", "-o", tmp_path / "map.png")
+    assert "kb-search[png]" in result.err
+    assert not (tmp_path / "map.png").exists()

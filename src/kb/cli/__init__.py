@@ -11,7 +11,8 @@
     query_command   commands whose arguments are a query, including words that look like options
     output          text on stdout and stderr: color, width, JSON
     hit_output      the response of a search: text, JSON, or paths
-    last_hits       the hits of the last search in this terminal, for `kb open`
+    last_hits       the hits of the last search in this terminal
+    hit_number      a hit's number in place of its citation
     hit_view        hits and explanations as text
     compare_view    a comparison as text
     log_handlers    logging to stderr and to a file
@@ -24,7 +25,9 @@
     answer_view     answers as text
     compare         `kb compare`
     map             `kb map`
+    map_layout      where the map's points and names are drawn
     map_svg         the map as SVG
+    map_png         the map as PNG
     ingest          `kb ingest` and `kb attach`
     notes           `kb add`
     documents       `kb list`, `rm`, `tag` and `gc`

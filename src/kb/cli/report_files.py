@@ -16,6 +16,7 @@ _MARKS = (
     b'"schema_version": "eval_report.',
     b'<meta name="generator" content="kb eval">',
     b'role="img" aria-label="Map of the library"',
+    b"Software\0kb map",  # in a PNG file
 )
 
 
@@ -46,15 +47,16 @@ def check_outputs(
         )
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Write a regular file atomically; write directly to a pipe or device."""
+    data = content if isinstance(content, bytes) else content.encode(**_ENCODING)
     try:
         with open_stream(path) as stream:
             if stream is not None:
-                stream.write(text.encode(**_ENCODING))
+                stream.write(data)
                 return
         with atomic_path(path, overwrite=True, follow_links=True) as part:
-            part.write_text(text, **_ENCODING)
+            part.write_bytes(data)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"
         raise InvalidRequest(message, "choose another file") from error
