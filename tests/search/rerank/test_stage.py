@@ -20,6 +20,7 @@ from kb.search.rerank.blend import RerankResult, blend_scores
 from kb.search.rerank.cross_encoder import CrossEncoder
 from kb.search.rerank.stage import RerankStage, Scores, slices
 from kb.search.results.hits import CandidateCache
+from kb.search.retrievers.base import Candidates
 from kb.types import Chunk, Degraded, Hit, Retrieval, ScoredChunk
 from tests.models.judges import WordJudge
 
@@ -101,6 +102,45 @@ def test_the_first_candidates_are_read_and_sorted() -> None:
     assert facts == {"model": "reader-1", "candidates": 3, "scored": 3}
     assert found.blend == blend_scores(FUSED[:3], {10: 1.0, 11: 3.0, 12: 2.0}, 1.0)
     assert found.ranked[3].score <= found.ranked[2].score
+
+
+def firsts(*chunk_ids: int | None) -> dict[str, Candidates]:
+    """The lists of retrievers that begin with these chunks and end with another."""
+    return {
+        str(at): Candidates(() if one is None else (ScoredChunk(one, 0.9, 1), FUSED[3]))
+        for at, one in enumerate(chunk_ids)
+    }
+
+
+@pytest.mark.parametrize(
+    ("candidates", "read"),
+    [
+        (None, True),
+        (firsts(11, 12, None), True),
+        (firsts(10, None), True),
+        (firsts(10, 10, 12), False),
+        (firsts(11, 11), True),  # they agree on another chunk than the fused list
+    ],
+)
+def test_an_automatic_blend_depends_on_agreement(
+    candidates: dict[str, Candidates] | None, read: bool
+) -> None:
+    reader = Reader({10: 1.0, 11: 3.0, 12: 2.0})
+    facts: dict[str, Any] = {}
+    automatic = stage(reader, blend=None)
+    found = automatic(QUERY, FUSED, NO_SHELF, reader.elapsed_ms, facts, candidates)
+    assert order(found) == ([11, 12, 10, 13] if read else [10, 11, 12, 13])
+    assert facts["blend"] == (1.0 if read else 0.0)
+    assert repr(automatic) == "rerank(reader, top 3, blend=auto)"
+
+
+def test_an_automatic_blend_depends_on_the_query() -> None:
+    reader = Reader({10: 1.0, 11: 3.0, 12: 2.0})
+    found, facts = run(
+        reader, analyze("a claim with many more words than a few of them"), blend=None
+    )
+    assert order(found) == [10, 11, 12, 13]
+    assert facts["blend"] == 0.0
 
 
 def test_the_blend_is_the_profiles() -> None:
