@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -192,7 +193,43 @@ def test_long_output_on_a_terminal_goes_to_the_pager(
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\necho PAGED; cat >/dev/null\n")
     pager.chmod(0o755)
-    for command in (("list",), ("list", "--long"), ("get", "lib/long.md")):
+    search = ("search", "--mode", "lexical", "note", "-n", "20")
+    for command in (("list",), ("list", "--long"), ("get", "lib/long.md"), search):
         assert "PAGED" in on_terminal(*command, PAGER=str(pager))
+        for none in ("", "cat"):
+            assert "PAGED" not in on_terminal(*command, PAGER=none)
+    assert "PAGED" not in on_terminal(*search[:-1], "2", PAGER=str(pager))
+    assert "PAGED" not in on_terminal(*search, "--json", PAGER=str(pager))
+    monkeypatch.setenv("PAGER", str(pager))
+    assert len(run(*search, "--jsonl").lines) == 20
+    assert "PAGED" not in run(*search).out  # not a terminal
     assert "PAGED" not in on_terminal("list", "--limit", "5", PAGER=str(pager))
     assert "lib/39.md" in run("list").lines
+
+
+def test_the_pager_gets_colors_and_links(
+    run: Run, tmp_path: Path, on_terminal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KB_STORE", str(tmp_path / "kb.sqlite"))
+    (tmp_path / "lib").mkdir()
+    for number in range(20):
+        (tmp_path / "lib" / f"{number:02}.md").write_text(f"note {number}\n")
+    run("ingest", "--no-embed", "lib")
+    less = tmp_path / "bin" / "less"
+    less.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{less.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("LESS", raising=False)
+    search = ("search", "--mode", "lexical", "note", "-n", "20")
+    for version, links in ((590, True), (551, False)):
+        less.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && echo "less {version} (GNU)" && exit\n'
+            'echo "PAGED $LESS"; cat\n'
+        )
+        less.chmod(0o755)
+        shown = on_terminal(*search, PAGER="less")
+        assert "PAGED FRX" in shown
+        assert "\x1b[" in shown
+        assert ("\x1b]8;" in shown) == links
+    assert "\x1b[" not in on_terminal(*search, PAGER="less", NO_COLOR="1")
+    assert "\x1b" not in on_terminal(*search, PAGER="less", LESS="S").split("PAGED")[1]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kb.ingest.parse import Parsers
+from kb.ports import Source
+from kb.types import TYPES
 from tests.cli.conftest import Run
 from tests.cli.test_open import Calls, calls, wait_for
 from tests.ingest.parsers import office, pdfs
@@ -21,6 +24,7 @@ from tests.ingest.parsers.test_mhtml import saved
 from tests.ingest.parsers.test_notebook import code, markdown, notebook, stream
 from tests.ingest.parsers.test_slack import DAY
 from tests.ingest.parsers.test_transcript import WHATSAPP
+from tests.ingest.parsers.test_zotero import database as zotero
 
 __all__ = ["calls"]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs of POSIX")
@@ -57,7 +61,9 @@ FILES: dict[str, bytes] = {
     "paper.pdf": pdfs.made(pdfs.text_page("One."), pdfs.text_page("About barnacles.")),
     "manual.html": MANUAL.encode(),
     "survey.docx": docx(p("Rudder", "H2"), p("The pintle is worn.")),
-    "novel.epub": zipped(epub()),
+    "novel.epub": zipped(
+        epub() | {"OEBPS/text/one.xhtml": "<html><h1>Calm</h1><p>An albatross followed.</p></html>"}
+    ),
     "log.ipynb": NOTEBOOK,
     "crane.eml": MAIL,
     "talk.pptx": office.pptx([
@@ -74,6 +80,12 @@ FILES: dict[str, bytes] = {
         "<table:table-row><table:table-cell table:number-columns-repeated='27'/><table:table-cell>"
         "<text:p>tarpaulin</text:p></table:table-cell></table:table-row></table:table>"
     ),
+    "slides.odp": office.opendocument(
+        "<office:presentation><draw:page><draw:frame><draw:text-box><text:p>scuppers and freeboard"
+        "</text:p></draw:text-box></draw:frame></draw:page></office:presentation>"
+    ),
+    "memo.txt": b"The chandler closes at noon.\n",
+    "zotero.sqlite": zotero(),
     "plan.canvas": json.dumps({"nodes": [{"type": "text", "text": "paint the hull"}]}).encode(),
     "refs.bib": b"@book{x,\n  author = {Slocum, Joshua},\n  title = {Sailing Alone}\n}\n",
     "refs.ris": b"TY  - BOOK\nTI  - Bermuda triangle\nER  - \n",
@@ -86,6 +98,7 @@ FILES: dict[str, bytes] = {
     "letter.rtf": rb"{\rtf1 The windlass jams\par}",
     "tide.1": b'.TH TIDE 1\n.SH NAME\ntide \\- predict \\fIneap\\fR heights\n',
     "talk.vtt": b"WEBVTT\n\n00:01.000 --> 00:03.000\nthe halyard slipped\n",
+    "film.srt": b"1\n00:00:05,000 --> 00:00:07,000\nreef the mizzen\n",
     "call.txt": WHATSAPP.replace("Coffee", "Marmalade").encode(),
     "bookmarks.html": PAGE,
     "saved.mhtml": saved(),
@@ -115,6 +128,11 @@ FOUND = [
     ("optode foil", "xlsx", "lib/stock.xlsx#L1-L3", "Spares!B7", "xdg-open"),
     ("harbourmaster", "opendocument", "lib/letter.odt#L1", "", "xdg-open"),
     ("tarpaulin", "opendocument", "lib/costs.ods#L1-L3", "Costs!AB4", "xdg-open"),
+    ("freeboard", "opendocument", "lib/slides.odp#L1-L3", "slide 1", "xdg-open"),
+    ("albatross", "epub", "lib/novel.epub#L1-L3", "OEBPS/text/one.xhtml", "xdg-open"),
+    ("chandler", "note", "lib/memo.txt#L1", "", "vim +1"),
+    ("tidal streams", "zotero", "lib/zotero.sqlite#L1-L23",
+     "Hale, Marsh 2019: Mooring loads in tidal streams", ""),
     ("sextant", "notebook", "lib/log.ipynb#L1-L13", "cell 2 – cell 3, output", ""),
     ("spreader beam", "email", "lib/crane.eml#L1-L8", "part 1 – part 2", ""),
     ("paint the hull", "canvas", "lib/plan.canvas#L1", "", ""),
@@ -128,6 +146,7 @@ FOUND = [
     ("windlass", "rtf", "lib/letter.rtf#L1", "", "xdg-open"),
     ("neap heights", "man", "lib/tide.1#L1-L3", "NAME", ""),
     ("halyard", "subtitles", "lib/talk.vtt#L1", "00:00:01", ""),
+    ("mizzen", "subtitles", "lib/film.srt#L1", "00:00:05", ""),
     ("Marmalade", "transcript", "lib/call.txt#L3-L4", "01.01.24", "vim +3"),
     ("Brest", "bookmarks", "lib/bookmarks.html#L10-L12", "Ports", "xdg-open"),
     ("größte", "html", "lib/saved.mhtml#L1-L3", "", "xdg-open"),
@@ -139,6 +158,18 @@ FOUND = [
     ("astrolabe", "archive", "lib/export.zip#L12-L24",
      "log.ipynb, cell 2 – log.ipynb, cell 3, output", ""),
 ]  # fmt: skip
+
+
+NEEDS_OCR = {"image"}  # see tests/ingest/parsers/test_image.py
+
+
+def test_no_format_is_missing() -> None:
+    """Every parser reads one of the files, and every file and type is searched for."""
+    parsers = Parsers(1800, plug_ins=())
+    used = {parsers.detect(Source(name, data)) for name, data in FILES.items()}
+    assert {parser.name for parser in parsers if parser not in used} == NEEDS_OCR
+    assert {kind for _, kind, *_ in FOUND} == set(TYPES) - NEEDS_OCR
+    assert {uri.split("/")[1].split("#")[0] for _, _, uri, *_ in FOUND} == set(FILES)
 
 
 def test_every_format_is_found_and_opens(
@@ -161,7 +192,7 @@ def test_every_format_is_found_and_opens(
         assert (cited.get("place") or cited["section"] or "") == place
         assert cited["file"] == str(lib / uri.split("/")[1].split("#")[0])
         printed = run("search", query, "-n", "1").out.split("\n")[1]
-        assert (f"({place})" in printed) == ("place" in cited and kind != "pptx")
+        assert (f"({place})" in printed) == ("place" in cited and not place.startswith("slide"))
         shown = run("open", "1")
         assert shown.status == 0
         if not program:

@@ -61,6 +61,18 @@ def forward(*args: str) -> int | None:
     return socket_client.forward(["search", *args])
 
 
+def test_a_long_answer_is_shown_in_the_pager_of_the_client(
+    served: Path, tmp_path: Path, on_terminal: Callable[..., str]
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho PAGED; cat\n")
+    pager.chmod(0o755)
+    for command, is_paged in ((("-n", "10"), True), (("-n", "1"), False), (("--json",), False)):
+        shown = on_terminal("search", "the", *command, PAGER=str(pager))
+        assert ("PAGED" in shown, "#L" in shown) == (is_paged, True)
+        assert "PAGED" not in on_terminal("search", "the", *command, PAGER="cat")
+
+
 # --- the same answers -----------------------------------------------------------------------------
 
 CALLS: list[tuple[str, ...]] = [

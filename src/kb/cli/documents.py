@@ -65,8 +65,7 @@ def list_command(
         output.note("no documents" + (" match these filters" if filters else ""))
     else:
         paths = (output.escape(document.doc_path) for document in documents)
-        write = output.write_paged if output.is_terminal(sys.stdout) else output.write
-        write("\n".join(_long_lines(documents) if long else paths))
+        output.write_paged("\n".join(_long_lines(documents) if long else paths))
     for name in detached:
         output.note(f"{output.escape(name)}/ is detached; to read its files: kb attach NAME FOLDER")
 

@@ -116,7 +116,7 @@ def _write_text(response: Response, kb: KnowledgeBase, *, filtered: bool) -> Non
     if response.explain is not None:
         parts.append(explain_text(response.explain, response.timing_ms, console))
     if parts:
-        output.write("\n\n".join(parts))
+        output.write_paged("\n\n".join(parts))
     if not response.hits:
         output.note(_nothing_found(response.query, filtered=filtered))
         if not kb.documents(limit=1):

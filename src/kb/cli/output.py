@@ -45,8 +45,8 @@ def stderr() -> IO[str] | None:
 
 @contextmanager
 def redirect(data: IO[str], messages: IO[str]) -> Iterator[None]:
-    """Redirect this thread's output. The streams may have the attributes `color`, `columns` and
-    `client_encoding`."""
+    """Redirect this thread's output. The streams may have the attributes `color`, `columns`,
+    `client_encoding` and `paged`."""
     token = _REDIRECT.set((data, messages))
     try:
         yield
@@ -63,17 +63,17 @@ def write(text: str) -> None:
 
 
 def write_paged(text: str) -> None:
-    """Write text to a terminal, through the pager if it is longer than the screen. `less` keeps the
-    text on the screen and shows colors, unless $LESS is set."""
-    from shutil import get_terminal_size
+    """Write data to stdout; on a terminal, through the pager if it is longer than the screen. A
+    redirected stream gets the attribute `paged`, because the client has the terminal."""
+    stream = stdout()
+    if stream is not sys.stdout:
+        stream.paged = True  # type: ignore[union-attr]
+    elif is_terminal(stream):
+        from kb.cli.pager import page
 
-    import click
-
-    if text.count("\n") < get_terminal_size().lines - 1:
-        write(text)
-        return
-    os.environ.setdefault("LESS", "FRX")
-    click.echo_via_pager(text)
+        if page(text, color=has_color(stream)):
+            return
+    write(text)
 
 
 def write_raw(text: str) -> None:

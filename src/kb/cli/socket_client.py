@@ -18,7 +18,7 @@ from io import TextIOWrapper  # already loaded by Python
 
 from kb.paths import find_store
 
-PROTOCOL = 3
+PROTOCOL = 4
 SUFFIX = ".sock"
 CONNECT_S, ACKNOWLEDGE_S, ANSWER_S = 0.5, 1.0, 10.0
 ACKNOWLEDGEMENT = b"\n"  # precedes the response, and is white space in JSON
@@ -182,17 +182,21 @@ def _capabilities(stream: object) -> dict[str, object]:
 
 
 def _columns() -> int:
-    """Return the terminal's width, as `shutil.get_terminal_size` does."""
+    return _terminal_size("COLUMNS", 0, 80)
+
+
+def _terminal_size(variable: str, dimension: int, default: int) -> int:
+    """Return the terminal's width or height, as `shutil.get_terminal_size` does."""
     try:
-        columns = int(os.environ.get("COLUMNS", "0"))
+        size = int(os.environ.get(variable, "0"))
     except ValueError:
-        columns = 0
-    if columns > 0:
-        return columns
+        size = 0
+    if size > 0:
+        return size
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+        return os.get_terminal_size(sys.__stdout__.fileno())[dimension] or default  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):
-        return 80
+        return default
 
 
 def _exchange(path: str, request: dict[str, object]) -> dict[str, object] | None:
@@ -224,12 +228,22 @@ def _print(response: dict[str, object]) -> int:
     status, out, err = response["status"], response["out"], response["err"]
     if not (isinstance(status, int) and isinstance(out, str) and isinstance(err, str)):
         raise TypeError
-    _write(sys.stdout, out)
+    if not (response["paged"] is True and sys.stdout.isatty() and _page(out)):
+        _write(sys.stdout, out)
     try:
         _write(sys.stderr, err)
     except OSError:  # a retry in this process would print the hits twice
         return 1
     return status
+
+
+def _page(text: str) -> bool:
+    """Show `text` in the pager; False if it fits on the screen, or if there is no pager."""
+    if text.count("\n") < _terminal_size("LINES", 1, 24):
+        return False  # without loading the pager
+    from kb.cli.pager import page
+
+    return page(text.removesuffix("\n"), color=bool(_capabilities(sys.stdout)["color"]))
 
 
 def _write(stream: object, text: str) -> None:

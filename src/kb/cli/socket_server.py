@@ -64,6 +64,7 @@ class RemoteStream(io.StringIO):
         self.links = bool(capabilities["links"])
         self.columns = int(capabilities["columns"])
         self.client_encoding = str(capabilities["encoding"])
+        self.paged = False  # whether the client shows the text in its pager
 
     def isatty(self) -> bool:
         return self._terminal
@@ -213,7 +214,13 @@ class _SocketServer:
         with output.redirect(out, err):
             shared = SharedInvocation(self._kb, str(request["terminal"]))
             status = run([str(arg) for arg in request["args"]], shared)
-        return {"answered": True, "status": status, "out": out.getvalue(), "err": err.getvalue()}
+        return {
+            "answered": True,
+            "status": status,
+            "out": out.getvalue(),
+            "err": err.getvalue(),
+            "paged": out.paged,
+        }
 
     def _mismatch(self, request: JsonDict) -> str | None:
         """Return why the result could differ from that of the command in its own process; None if
