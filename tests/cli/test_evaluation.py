@@ -100,7 +100,7 @@ def test_a_file_is_written_completely_or_not_at_all(
     def full(_path: Path, *_args: object, **_how: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     told = run("eval", "run", "--data", small, "--html", "r.html", "--force")
     assert told.status == 2
     assert "nDCG@10" in told.out

@@ -33,6 +33,7 @@
     documents       `kb list`, `rm`, `tag` and `gc`
     show            `kb get` and `kb status`
     open            `kb open`
+    pager           shows long text screen by screen
     programs        the command lines of editors and viewers
     maintenance     `kb doctor`, `backup`, `copy`, `export` and `import`
     embed           `kb embed`

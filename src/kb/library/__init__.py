@@ -4,6 +4,7 @@
     async_knowledge_base  the same methods for programs that use asyncio
     conversation          answers that a language model writes, with checked citations
     ingestion             runs an ingest, for paths and for uploads
+    result_cache          keeps results until the store changes
     retriever_searches    searches with a fixed set of retrievers
     lookup                finds documents and passages by name
     notes                 checks the attributes of a note before it is stored
