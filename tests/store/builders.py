@@ -28,7 +28,7 @@ from kb.types import (
 def put(store: Store, path: str, *texts: str, type: str = "note", **said: Any) -> int:
     """Write a document whose chunks are `texts`, a line each; returns its id."""
     draft = DocumentDraft(
-        root_id=None,
+        root_id=said.pop("root_id", None),
         path=path,
         doc_path=path,
         title=said.pop("title", path),

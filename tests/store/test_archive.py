@@ -521,17 +521,18 @@ JSON_VALUES = st.recursive(
     max_leaves=5,
 )
 SPANS = st.builds(
-    Span, st.sampled_from(["line", "page", "code", "region"]), st.none() | st.integers(1, 99),
-    st.none() | st.integers(1, 99), extra=st.dictionaries(st.just("box"), JSON_VALUES, max_size=1),
+    Span, st.sampled_from(["line", "page", "code", "region"]), st.none() | st.integers(1, 50),
+    st.none() | st.integers(50, 99), extra=st.dictionaries(st.just("box"), JSON_VALUES, max_size=1),
 )  # fmt: skip
 CHUNKS = st.builds(
     ChunkDraft, TEXTS, st.lists(TEXTS, max_size=3).map(tuple), st.none() | TEXTS,
     st.lists(SPANS, min_size=1, max_size=2).map(tuple),
 )  # fmt: skip
 SAID = st.builds(
-    Attributes, tags=st.lists(TEXTS, max_size=3, unique=True).map(tuple),
+    Attributes, tags=st.lists(TEXTS.filter(bool), max_size=3, unique=True).map(tuple),
     kind=st.sampled_from([None, "decision"]), lang=st.none() | TEXTS,
-    expires_at=st.none() | TEXTS, metadata=st.dictionaries(TEXTS, JSON_VALUES, max_size=3),
+    expires_at=st.none() | st.datetimes().map(lambda time: f"{time:%Y-%m-%dT%H:%M:%SZ}".zfill(20)),
+    metadata=st.dictionaries(TEXTS, JSON_VALUES, max_size=3),
 )  # fmt: skip
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)

@@ -12,7 +12,7 @@ from kb.errors import InvalidRequest
 from kb.store.filter_values import MAX_VALUE_CHARS, MAX_VALUES
 from kb.store.sqlite.filters import condition
 from kb.store.sqlite.store import SqliteStore
-from kb.types import Filters, LexicalQuery
+from kb.types import NOTES_ROOT, Filters, LexicalQuery, Limits
 from tests.conftest import Clock
 from tests.store.builders import put
 
@@ -94,6 +94,69 @@ EVERY = ["decision", "lasting", "lesson", "plain", "rust", "second", "third", "z
 )
 def test_what_a_filter_leaves(filled: SqliteStore, said: dict[str, Any], names: list[str]) -> None:
     assert left(filled, **said) == names
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
+    """Documents in two roots and a note."""
+    store = SqliteStore(tmp_path_factory.mktemp("shared") / "kb.sqlite", clock=Clock())
+    store.create()
+    for name in ("work", "home"):
+        root = store.catalog.ensure_root(f"/{name}", whole=True).root_id
+        links = {"links_to": ["anchors" if name == "work" else "sea/anchors", "x"]}
+        put(store, f"{name}/a.md", "word", root_id=root, scope="project", tags=(name, "a"),
+            metadata=links)  # fmt: skip
+        put(store, f"{name}/b.md", "word", root_id=root, scope="global", tags=(name, "b"))
+    put(store, "note:c.md", "word", tags=("c",))
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "paths"),
+    [
+        (Limits(), ["home/a.md", "home/b.md", "note:c.md", "work/a.md", "work/b.md"]),
+        (Limits(scopes=("project",)), ["home/a.md", "work/a.md"]),
+        (Limits(scopes=("project", "global")),
+         ["home/a.md", "home/b.md", "note:c.md", "work/a.md", "work/b.md"]),
+        (Limits(roots=("work",)), ["work/a.md", "work/b.md"]),
+        (Limits(roots=("work", NOTES_ROOT)), ["note:c.md", "work/a.md", "work/b.md"]),
+        (Limits(roots=(NOTES_ROOT,)), ["note:c.md"]),
+        (Limits(roots=("elsewhere",)), []),
+        (Limits(tags=("a",)), ["home/a.md", "work/a.md"]),
+        (Limits(tags=("a", "c")), ["home/a.md", "note:c.md", "work/a.md"]),
+        (Limits(tags=("other",)), []),
+        (Limits(scopes=("global",), roots=("home",), tags=("b", "a")), ["home/b.md"]),
+        (Limits(scopes=("global",), roots=("home",), tags=("work",)), []),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_token_may_see(shared: SqliteStore, limits: Limits, paths: list[str]) -> None:
+    documents = shared.catalog.documents(Filters(limits=limits), NOW)
+    assert sorted(one.doc_path for one in documents) == paths
+
+
+@pytest.mark.parametrize(
+    ("target", "paths"),
+    [
+        ("sea/anchors.md", ["home/a.md", "work/a.md"]),
+        ("anchors.md", ["home/a.md", "work/a.md"]),
+        ("chors.md", []),
+        ("deep/sea/anchors.md", ["home/a.md", "work/a.md"]),
+        ("sky/anchors.md", ["work/a.md"]),
+        ("moorings.md", []),
+    ],
+)
+def test_what_links_to_a_document(shared: SqliteStore, target: str, paths: list[str]) -> None:
+    documents = shared.catalog.documents(Filters(links_to=target), NOW)
+    assert sorted(one.doc_path for one in documents) == paths
+
+
+def test_tags_are_counted_in_what_a_filter_leaves(shared: SqliteStore) -> None:
+    assert shared.catalog.tags(Filters(path_glob="work/*")) == {"work": 2, "a": 1, "b": 1}
+    every = {"a": 2, "b": 2, "c": 1, "home": 2, "work": 2}
+    assert shared.catalog.tags(Filters()) == every
+    assert shared.catalog.tags(None) == every
 
 
 def test_retrievers_see_the_chunks_of_those_documents(filled: SqliteStore) -> None:

@@ -17,6 +17,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from kb.errors import (
@@ -87,9 +88,11 @@ _SMALL_BYTES = 1 << 20
 _MAX_VALUES = 1_000_000  # in a line
 _OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _NO_STRUCTURE = bytes(set(range(256)) - set(b"[]{},"))
-_MOST_ID = 1 << 53
+_MOST_ID = 1 << 52  # `kb doctor` accepts twice as many: an imported store can still grow
 _MOST_NUMBER = 1 << 63
 _CLOSED = {"kind": (*KINDS, None), "scope": SCOPES, "trust": TRUSTS}
+_TIMES = ("created_at", "updated_at", "expires_at", "indexed_at", "embedded_at", "date")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?", re.ASCII)
 
 
 # --- exporting ------------------------------------------------------------------------------------
@@ -269,6 +272,20 @@ def _check(
             raise broken(number, f"{name!r} cannot be {short_repr(each)}")
         if type(each) is str and not is_unicode(each):
             raise broken(number, f"{name!r} is not Unicode text")
+        if type(each) is str and name in _TIMES and not _is_time(name, each):
+            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
+
+
+def _is_time(name: str, value: str) -> bool:
+    """Whether a value is a time as kb writes it; `date` may also be a day. Times are compared as
+    text, so that one in another form would hide a document or put it at the wrong place."""
+    if not _TIME.fullmatch(value) or (len(value) == len("2026-01-31") and name != "date"):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _fits(name: str, value: int) -> bool:
@@ -286,7 +303,7 @@ _COUNTED = ("access_count", "changes", "chunks", "dimension", "documents", "ordi
 def _check_inside(value: Mapping[str, Any], number: int) -> None:
     """Check values that would make a search fail."""
     for span in value.get("spans", ()):
-        if not column_checks.is_spans([span]):
+        if not column_checks.is_spans([span]) or not _is_place(span):
             raise broken(number, f"not a span: {short_repr(span)}")
     if not column_checks.is_names(value.get("heading_path", [])):
         raise broken(number, "a heading is not a string")
@@ -303,12 +320,25 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
     if len(tags) > LEGACY_TAGS:
         raise broken(number, f"a document has more than {LEGACY_TAGS:,} tags")
     for tag, source in tags.items():
+        if not tag:
+            raise broken(number, "a tag is empty")
         if len(tag) > LEGACY_TEXT_CHARS:
             raise broken(
                 number, f"the tag {short_repr(tag)} is longer than {LEGACY_TEXT_CHARS:,} characters"
             )
         if source not in ("file", "user"):
             raise broken(number, f"the tag {tag!r} cannot come from {source!r}")
+
+
+def _is_place(span: Mapping[str, Any]) -> bool:
+    """Whether the numbers of a span count from 1 and are in order. Those of other kinds are not
+    counted: they may be times or coordinates."""
+    start, end, page = (span.get(name) for name in ("start", "end", "page"))
+    if span["kind"] not in ("line", "page", "code"):
+        return bool(span["kind"])
+    numbers = [one for one in (start, end, page) if one is not None]
+    in_order = start is None or end is None or start <= end
+    return in_order and all(0 < one < _MOST_ID for one in numbers)
 
 
 def _check_root(value: Mapping[str, Any], number: int) -> None:

@@ -17,6 +17,7 @@ from kb.values import Any, NamedTuple
 
 HINT = "run kb doctor to see what is wrong, and kb doctor --fix to repair it"
 _MOST = 1 << 53  # a counter is never larger
+_MOST_DIMENSION = 1 << 16  # of a vector; models have a few thousand
 
 
 class Cell(NamedTuple):
@@ -88,6 +89,10 @@ def _is_ids(value: Any) -> bool:
     return isinstance(value, list) and all(type(one) is int for one in value)
 
 
+def _is_dimension(value: int) -> bool:
+    return 0 < value <= _MOST_DIMENSION
+
+
 _ANY = Cell(("integer",))
 _COUNT = Cell(("integer",), lambda value: 0 <= value < _MOST)
 _TEXT = Cell(("text",))
@@ -126,8 +131,8 @@ CELLS: Mapping[str, Mapping[str, Cell]] = {
         "parts": _TEXT, "cjk": _TEXT,
     },
     "models": {
-        "name": _TEXT, "version": _TEXT, "dimension": Cell(("integer",), lambda value: value > 0),
-        "token_dimension": Cell(("integer", "null")),
+        "name": _NAME, "version": _TEXT, "dimension": Cell(("integer",), _is_dimension),
+        "token_dimension": Cell(("integer", "null"), _is_dimension),
         "role": Cell(("text", "null"), lambda value: value in ("search", "next", "gone")),
         "ready": _COUNT, "failed": _COUNT, "sparse": _COUNT, "tokens": _COUNT, "source": _SAID,
         "keep_old": _ANY, "marks": _SAID,
