@@ -144,10 +144,11 @@ def test_counts_of_chunks(rows: list[Row]) -> None:
     assert counts["zzz"] == 0 or "zzz" in words
 
 
-def test_more_chunks_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["_BATCH", "_BATCH_CHARS"])
+def test_more_chunks_than_a_batch(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     rows: list[Row] = [(n, "head", f"word{n % 7} common run", "") for n in range(1, 100)]
     whole = make(rows)
-    monkeypatch.setattr("kb.index.word_postings._BATCH", 10)
+    monkeypatch.setattr(f"kb.index.word_postings.{limit}", 10)
     for name in Postings.__slots__:
         assert np.array_equal(getattr(make(rows), name), getattr(whole, name))
 

@@ -36,7 +36,8 @@ MAX_CANDIDATES = 200  # chunks to read for a phrase; FTS5 is faster for more
 _SKIPPED = 8  # a word with this many times more postings is not looked up to find a phrase
 _LEAST_IDF = 1e-6
 _FEW_ALLOWED = 8  # if at most one chunk in this many is allowed, only those are scored
-_BATCH = 8192  # chunks sorted at a time
+_BATCH = 8192  # chunks sorted at a time, or fewer if their texts are long: see `_BATCH_CHARS`
+_BATCH_CHARS = 2 << 20  # a text of one-letter words takes 60 times its size while it is sorted
 _MAX_WORDS = 200_000  # words whose stem is cached
 _MAX_KNOWN = 10_000  # terms whose postings are cached
 _MAX_TERM_BYTES = 32_768  # FTS5 indexes only this much of a word
@@ -172,8 +173,15 @@ def build(
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    iterator = iter(rows)
-    while batch := list(islice(iterator, _BATCH)):
+    batch: list[Row] = []
+    chars = 0
+    for row in rows:
+        batch.append(row)
+        chars += len(row[1]) + len(row[2]) + len(row[3])
+        if len(batch) == _BATCH or chars >= _BATCH_CHARS:
+            yield batch
+            batch, chars = [], 0
+    if batch:
         yield batch
 
 
