@@ -68,6 +68,11 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = parse(parts)
     assert len(list(parsed.blocks)) == 4  # a heading and a paragraph each
     assert parsed.warnings == ("only the first 2 files are read",)
+    monkeypatch.setattr(members, "_MAX_BLOCKS", 3)
+    monkeypatch.setattr(members, "_MAX_MEMBERS", 5)
+    parsed = parse(parts)
+    assert len(list(parsed.blocks)) == 4
+    assert parsed.warnings == ("the files after 3 paragraphs are not read",)
 
 
 def test_bombs(tmp_path: Path) -> None:

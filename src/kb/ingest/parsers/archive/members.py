@@ -2,8 +2,8 @@
 the heading.
 
 Bounded: the size limits of `zip_archive.Archive` apply to the archive as a whole, nested archives
-are read to a depth of two, and at most `_MAX_MEMBERS` files are read. A warning lists what is not
-read.
+are read to a depth of two, and at most `_MAX_MEMBERS` files and `_MAX_BLOCKS` paragraphs are read.
+A warning lists what is not read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kb.ports import Parsed, Source
 from kb.types import Attributes, Block
 
 _MAX_MEMBERS = 5_000
+_MAX_BLOCKS = 500_000  # paragraphs and list items; prose of 100 MB has fewer
 _MAX_DEPTH = 2  # of nested archives, as in Notion exports
 _NAMED = 5  # files listed in a warning
 _TAGS = 100  # per document
@@ -65,6 +66,9 @@ class _Reader:
             path = prefix + "/".join(_steps(name))
             if self._left_members == 0:
                 self._warnings.append(f"only the first {_MAX_MEMBERS:,} files are read")
+                return
+            if len(self.out.blocks) >= _MAX_BLOCKS:
+                self._warnings.insert(0, f"the files after {_MAX_BLOCKS:,} paragraphs are not read")
                 return
             self._left_members -= 1
             try:
