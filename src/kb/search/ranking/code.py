@@ -34,7 +34,8 @@ def is_code(text: str) -> bool:
     """Whether a text is code: at least 4 % of the characters at its beginning, not counting white
     space, are punctuation that is typical of code."""
     dense = "".join(text[:_READ_CHARS].split())
-    return sum(map(dense.count, _MARKS)) >= max(1.0, _MARKS_SHARE * len(dense))
+    marks = sum(map(dense.count, _MARKS))
+    return marks > 0 and marks >= _MARKS_SHARE * len(dense)
 
 
 def are_code(texts: Iterable[str]) -> bool:
