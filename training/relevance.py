@@ -2,6 +2,7 @@
 
     python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--cache FOLDER]
         [--observations FILE]
+    python -m training.relevance PAIRS.jsonl.gz ... --unspaced
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a separate
 collection: its store is searched for its own questions, and for as many questions of sources about
@@ -13,6 +14,9 @@ training data is written to a file; if the file exists, it is read instead of se
 Words alone are also observed in larger stores with longer passages, where more words match by
 chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
 For each collection, the report shows how well a fit to all others does.
+
+`--unspaced` fits only the weights of `PIECES`, on top of all others: how queries in Chinese or
+Japanese differ, whose terms are pieces of two characters. Pass pairs in these languages.
 
 The result is written to `src/kb/search/ranking/relevance_parameters.py`. Without `--encoder`, all
 parameters are fitted: those of words alone, and with the vectors of kb-mini those of kb-mini and of
@@ -28,7 +32,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -43,7 +47,7 @@ from kb.evaluation.encoding_cache import cached_encoder
 from kb.locations import cache_folder
 from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
-from kb.search.ranking.relevance import Signals, features, probability
+from kb.search.ranking.relevance import Signals, features, logit, probability
 from kb.search.ranking.relevance_parameters import Parameters
 from training.relevance_data import Collection, Observation, observe, read_pairs
 
@@ -53,7 +57,9 @@ WORDS = ("coverage", "match", "matched_words", "known", "count", "length", "char
 DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short")
 OTHER = ("margin", "coverage", "known", "matches", "length")
 # Features that describe the query and the passage: their weights may be negative.
-FREE = ("length", "chars", "short")
+FREE = ("length", "chars", "short", "pieces")
+PIECES = ("pieces", "covered_pieces")
+UNSPACED = 0.5  # the least share of pieces in a query of unspaced script
 # First parts of the names of sources that may answer each other's questions.
 KINDS = {
     "software": (
@@ -79,6 +85,7 @@ def main() -> None:
     parser.add_argument("--observations", type=Path)
     parser.add_argument("--passages", type=int, default=250)
     parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--unspaced", action="store_true")
     args = parser.parse_args()
     if args.observations is not None and args.observations.exists():
         observations = read(args.observations)
@@ -86,6 +93,9 @@ def main() -> None:
         observations = search_all(args)
         if args.observations is not None:
             write(args.observations, observations)
+    if args.unspaced:
+        save(*fit_unspaced(observations))
+        return
     save(
         current.WORDS if args.encoder not in (None, NO_ENCODER) else fit_words(observations),
         current.MODELS if args.encoder == NO_ENCODER else fit_model(observations, args.encoder),
@@ -115,6 +125,45 @@ def fit_other(observations: Sequence[Observation]) -> Parameters:
     return fit(dense, OTHER)
 
 
+def fit_unspaced(
+    observations: Sequence[Observation],
+) -> tuple[Parameters, dict[str, Parameters], Parameters]:
+    """All parameters, with new weights for queries in unspaced script."""
+    unspaced = [each for each in observations if each.signals.pieces >= UNSPACED]
+    words = [each for each in unspaced if each.signals.cosine is None]
+    dense = [each for each in unspaced if each.signals.cosine is not None]
+    return (
+        _fit_pieces("words, unspaced", words, current.WORDS),
+        {
+            name: _fit_pieces(f"{name}, unspaced", dense, each)
+            for name, each in current.MODELS.items()
+        },
+        _fit_pieces("others, unspaced", dense, current.OTHER),
+    )
+
+
+def _fit_pieces(
+    label: str, observations: Sequence[Observation], parameters: Parameters
+) -> Parameters:
+    """The parameters with weights of `PIECES` that suit these observations best."""
+
+    def fitted(chosen: Sequence[Observation]) -> Parameters:
+        bare = parameters._replace(
+            weights={k: v for k, v in parameters.weights.items() if k not in PIECES}
+        )
+        rows = [features(each.signals, bare.knot) for each in chosen]
+        matrix = np.array([[row["covered_pieces"], row["pieces"]] for row in rows])
+        labels = np.array([each.about for each in chosen], float)
+        offsets = np.array([logit(each.signals, bare) for each in chosen])
+        bounded = np.array([True, False])
+        found = _least_loss(matrix, labels, _balanced(chosen), bounded, PENALTY, offsets)
+        added = {"pieces": round(float(found[1]), 4), "covered_pieces": round(float(found[0]), 4)}
+        return bare._replace(weights={**bare.weights, **added})
+
+    _report(label, observations, fitted)
+    return fitted(observations)
+
+
 # --- observations ---------------------------------------------------------------------------------
 
 
@@ -124,6 +173,7 @@ def search_all(args: argparse.Namespace) -> list[Observation]:
     collections = read_pairs(args.pairs, args.passages, args.questions)
     if args.encoder in (None, NO_ENCODER):
         observations += search(collections, None, (0.0,))
+    if args.encoder in (None, NO_ENCODER) and not args.unspaced:
         # In larger stores, and in longer passages, more words match by chance.
         large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
         observations += search(large, None, (0.0,))
@@ -147,10 +197,7 @@ def search(
         others = [each for each in collections if not related(collection.name, each.name)]
         if not others:
             continue
-        other = chance.choice(in_language_of(collection, others))
-        # The store holds passages of `other`, too: it must not answer the foreign questions.
-        strangers = [each for each in others if not related(other.name, each.name)]
-        asking = in_language_of(collection, strangers)
+        other, asking = other_and_asking(collection, others, chance)
         foreign = sample_evenly(asking, len(collection.questions), chance)
         for each in observe(collection, other, foreign, encoder, coverages=coverages, top=1):
             # A passage with every word of a foreign query may be about it after all.
@@ -158,6 +205,29 @@ def search(
                 yield each
         passed = time.monotonic() - began
         print(f"{number}/{len(collections)} {collection.name} ({passed:.0f} s)", flush=True)
+
+
+def other_and_asking(
+    collection: Collection, others: Sequence[Collection], chance: random.Random
+) -> tuple[Collection, Sequence[Collection]]:
+    """The collection that a part of the store is from, and those whose questions the store cannot
+    answer. Questions in the language of the collection matter more than passages in it."""
+    other = chance.choice(in_language_of(collection, others))
+    asking = in_language_of(collection, _unrelated(others, [other]))
+    if language(asking[0]) != language(collection):
+        same = in_language_of(collection, others)
+        if strangers := _unrelated(others, same):
+            return chance.choice(strangers), same
+    return other, asking
+
+
+def _unrelated(collections: Sequence[Collection], to: Sequence[Collection]) -> list[Collection]:
+    return [each for each in collections if not any(related(each.name, one.name) for one in to)]
+
+
+def language(collection: Collection) -> str:
+    """The language of a collection: `fr` of `mdn:fr`, or empty for English."""
+    return collection.name.partition(":")[2]
 
 
 def sample_evenly(
@@ -178,10 +248,8 @@ def sample_evenly(
 
 
 def in_language_of(collection: Collection, others: Sequence[Collection]) -> Sequence[Collection]:
-    """The other collections in the same language (`mdn:fr`), or all others if there are none."""
-    language = collection.name.partition(":")[2]
-    same = [each for each in others if each.name.partition(":")[2] == language]
-    return same or others
+    """The other collections in the same language, or all others if there are none."""
+    return [each for each in others if language(each) == language(collection)] or others
 
 
 def related(one: str, other: str) -> bool:
@@ -240,20 +308,23 @@ def fit(
     return Parameters(round(float(found[-1] - center @ slopes), 4), chosen, round(knot, 4))
 
 
-def _least_loss(rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float) -> Any:
+def _least_loss(
+    rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float, offsets: Any = 0.0
+) -> Any:
     """The coefficients with the least logistic loss plus ridge penalty, by Newton's method. Those
-    in `bounded` are not negative; the last one has no penalty."""
+    in `bounded` are not negative; the last one has no penalty. `offsets` are added to the logits.
+    """
     ridge = np.full(rows.shape[1], 2.0 * penalty)
     ridge[-1] = 0.0
 
     def loss(at: Any) -> float:
-        logits = rows @ at
+        logits = rows @ at + offsets
         losses = np.logaddexp(0.0, logits) - labels * logits
         return float(weights @ losses + ridge @ at**2 / 2.0)
 
     at = np.zeros(rows.shape[1])
     for _ in range(_MOST_STEPS):
-        estimates = 1.0 / (1.0 + np.exp(-(rows @ at)))
+        estimates = 1.0 / (1.0 + np.exp(-(rows @ at + offsets)))
         slope = rows.T @ (weights * (estimates - labels)) + ridge * at
         curvature = (rows * (weights * estimates * (1.0 - estimates))[:, None]).T @ rows
         curvature += np.diag(ridge + _TINY)
@@ -295,11 +366,19 @@ def report(
     penalty: float = PENALTY,
 ) -> None:
     """Print the figures of each collection, from a fit to all others."""
+    _report(label, observations, lambda others: fit(others, names, knot, penalty))
+
+
+def _report(
+    label: str,
+    observations: Sequence[Observation],
+    fitted: Callable[[Sequence[Observation]], Parameters],
+) -> None:
     rows = []
     for collection in sorted({each.collection for each in observations}):
         held = [each for each in observations if each.collection == collection]
         others = [each for each in observations if each.collection != collection]
-        parameters = fit(others, names, knot, penalty)
+        parameters = fitted(others)
         pairs = [(probability(each.signals, parameters), each.about) for each in held]
         rows.append((auroc(pairs), calibration_error(pairs), error_by_chance(pairs)))
         print(_figures(label, collection, rows[-1]), f" n {len(pairs)}")

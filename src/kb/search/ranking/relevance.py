@@ -36,7 +36,9 @@ class Signals(NamedTuple):
     of the passage: a long one contains more words by chance. `cosine` is None if the query or the
     passage has no vector. `typical` is the median cosine of the candidates. `match` is the share of
     the highest possible BM25 score: it distinguishes a passage that is about a word from one that
-    mentions it in passing. It is None if it is unknown.
+    mentions it in passing. It is None if it is unknown. `pieces` is the share of the query's weight
+    in pieces of unspaced script, such as Chinese: many of them are not words, so that passages
+    contain fewer of them than of words.
     """
 
     words: float
@@ -47,6 +49,7 @@ class Signals(NamedTuple):
     cosine: float | None = None
     typical: float | None = None
     match: float | None = None
+    pieces: float = 0.0
 
     def has_every_word(self) -> bool:
         """Whether the passage contains every word of the query."""
@@ -58,11 +61,11 @@ class Signals(NamedTuple):
 
 
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
-    """The features of the model by name. `length`, `chars` and `short` describe the query and the
-    passage; the others rise with better signals. `matched_words` is the match in words: half of a
-    long query is stronger evidence than half of a short one. `high_cosine` is the part of the
-    cosine above `knot`."""
-    words, known, coverage, matched, chars, cosine, typical, match = signals
+    """The features of the model by name. `length`, `pieces`, `chars` and `short` describe the query
+    and the passage; the others rise with better signals. `matched_words` is the match in words:
+    half of a long query is stronger evidence than half of a short one. `high_cosine` is the part of
+    the cosine above `knot`. `pieces` and `covered_pieces` apply to queries in unspaced script."""
+    words, known, coverage, matched, chars, cosine, typical, match, pieces = signals
     share = _MEAN_MATCH * coverage if match is None else min(match, coverage)
     values = {
         "coverage": coverage,
@@ -72,6 +75,8 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
         "matches": log1p(coverage * words),
         "count": log1p(matched),
         "length": log1p(words),
+        "pieces": pieces,
+        "covered_pieces": pieces * coverage,
         "chars": log(_LEAST_CHARS + min(chars, _MOST_CHARS)),
         "short": log((_LEAST_CHARS + _SHORT_CHARS) / (_LEAST_CHARS + min(chars, _SHORT_CHARS))),
     }
@@ -95,10 +100,15 @@ def estimate(signals: Signals, model: str | None) -> float | None:
 
 def probability(signals: Signals, parameters: Parameters) -> float:
     """The logistic model."""
+    value = max(-_MAX_LOGIT, min(logit(signals, parameters), _MAX_LOGIT))
+    return round(1.0 / (1.0 + exp(-value)), _DIGITS)
+
+
+def logit(signals: Signals, parameters: Parameters) -> float:
+    """The logarithm of the odds that a hit is relevant."""
     values = features(signals, parameters.knot)
-    logit = parameters.intercept
-    logit += sum(weight * values[name] for name, weight in parameters.weights.items())
-    return round(1.0 / (1.0 + exp(-max(-_MAX_LOGIT, min(logit, _MAX_LOGIT)))), _DIGITS)
+    weighted = (weight * values[name] for name, weight in parameters.weights.items())
+    return parameters.intercept + sum(weighted)
 
 
 def is_calibrated(model: str | None) -> bool:

@@ -74,6 +74,12 @@ class QueryTerms:
             stem for term in self.terms for stems in term.alternatives for stem in stems
         )
 
+    @cached_property
+    def pieces(self) -> float:
+        """The share of the weights that pieces of unspaced script have."""
+        pieces = sum(term.weight for term in self.terms if not term.alternatives)
+        return pieces / self.total if self.total else 0.0
+
     def known(self) -> float:
         """The share of the terms that the store contains."""
         return sum(term.known for term in self.terms) / len(self.terms) if self.terms else 0.0
@@ -199,6 +205,7 @@ class SignalSource:
             cosine=self._cosine(chunk_id),
             typical=self._typical,
             match=self._match(chunk_id),
+            pieces=self._terms.pieces,
         )
 
     def _match(self, chunk_id: int) -> float | None:
