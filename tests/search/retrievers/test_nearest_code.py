@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
+from kb.search.retrievers.base import Candidates
+from kb.search.retrievers.nearest_code import finds_code
+from kb.types import ScoredChunk
 from tests.models.weightless import Weightless
 
 QUERY = "how do I moor a boat"
@@ -38,3 +41,16 @@ def test_weighted_terms_among_code(
     fuse = next(one for one in explain["stages"] if one["stage"] == "fuse")
     assert (RULE in fuse.get("rules", "")) is found
     assert (fuse["weights"].get("sparse") == 0.0) is found
+
+
+def test_ten_passages_are_read(tmp_path: Path) -> None:
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="none") as kb:
+        for text in FUNCTIONS[:7] + NOTES[:3]:  # seven of ten are enough, of eleven they are not
+            kb.add(text)
+        kb.add(NOTES[3])
+        ids = range(1, 12)
+        nearest = Candidates(tuple(ScoredChunk(n, 1.0 - n / 100, n) for n in ids))
+        candidates = {"dense": nearest, "sparse": nearest}
+        assert finds_code(kb._store, candidates, QUERY)
+        reversed_ids = Candidates(tuple(ScoredChunk(12 - n, 1.0 - n / 100, n) for n in ids))
+        assert not finds_code(kb._store, {**candidates, "dense": reversed_ids}, QUERY)

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 
 from kb.search.ranking.adaptive import QueryWeights, technical_marks
 
-FIRST = 10  # the nearest passages by meaning that are examined
 _ENOUGH = 0.7  # the share of them that is code
 _READ_CHARS = 600
 _MARKS = "(){}[]=<>;_"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kb.search.ranking.code import FIRST, are_code, has_code_name
+from kb.search.ranking.code import are_code, has_code_name
 from kb.search.retrievers.base import Candidates
 
 if TYPE_CHECKING:
     from kb.ports import Store
+
+_NEAREST = 10  # passages that are read
 
 
 def finds_code(store: Store, candidates: Mapping[str, Candidates], text: str) -> bool:
@@ -20,5 +22,5 @@ def finds_code(store: Store, candidates: Mapping[str, Candidates], text: str) ->
         return False
     if has_code_name(text):
         return False
-    nearest = [one.chunk_id for one in dense.ranked[:FIRST]]
+    nearest = [one.chunk_id for one in dense.ranked[:_NEAREST]]
     return are_code(store.catalog.chunk_texts(nearest).values())
