@@ -37,6 +37,17 @@ def test_search_as_you_type(wordy: Running, open_page: Open) -> None:
     assert "q=retry+jitter" in page.url
 
 
+def test_a_query_typed_while_the_page_loads_is_searched(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    held: list[Route] = []
+    page.route("**/app.js", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    page.locator("#query").press_sequentially("retry jitter")
+    held[-1].continue_()
+    expect(hits(page).first.locator("h2")).to_have_text("The retry storm")
+    expect(page.locator("#query")).to_have_value("retry jitter")
+
+
 def test_duplicates_are_one_key_away(wordy: Running, open_page: Open) -> None:
     for number in range(3):
         wordy.kb.add("the winter storage has room for dinghies", title=f"note {number}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser import CHROMIUM
 from tests.server.conftest import Open, Running, until
@@ -39,6 +39,7 @@ def test_a_note_is_edited_and_the_edit_is_undone(
     stored = wordy.kb.document(note)
     assert (set(stored.tags), stored.expires_at is None) == ({"birds", "field"}, False)
     page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#note")).to_be_hidden()
     expect(page.locator("#document")).to_contain_text("The heron sleeps.")
     stored = wordy.kb.document(note)
     assert (stored.tags, stored.expires_at, stored.title) == (("birds",), None, "Heron")
@@ -96,3 +97,43 @@ def test_a_document_is_tagged_in_the_list(wordy: Running, open_page: Open, note:
     hit.get_by_role("button", name="Undo").click()
     until(lambda: wordy.kb.document(note).tags == ("birds",))
     assert serious(page) == []
+
+
+def test_a_late_start_of_the_page_leaves_what_is_being_typed(
+    wordy: Running, open_page: Open, note: str
+) -> None:
+    page = open_page(wordy)
+    expect(page.locator("#counts")).to_contain_text("documents")
+    held: list[Route] = []
+    page.route("**/status*", lambda route: held.append(route))
+    page.reload()
+    search(page, "heron sleeps")
+    hit = page.locator(".hit", has_text="Heron").first
+    hit.get_by_role("button", name="Add a tag").click()
+    hit.locator(".tag-field").press_sequentially("po")
+    with page.expect_response("**/events*"):  # the last request of the start
+        held[-1].continue_()
+    expect(page.locator("#facets .choice", has_text="birds")).to_be_visible()
+    hit.locator(".tag-field").press_sequentially("nd")
+    expect(hit.locator(".tag-field")).to_have_value("pond")
+    expect(page.locator("#counted")).to_contain_text("for this query")
+
+
+def test_new_vectors_leave_what_is_being_typed(knowing: Running, open_page: Open) -> None:
+    page = open_page(knowing)
+    search(page, "retry")
+    page.locator(".add-tag").first.click()
+    page.locator(".tag-field").press_sequentially("pond")
+    page.locator("#path-glob").press_sequentially("lib/no")
+    stored = knowing.client.post("/documents", json={"text": "The retry of a heron."})
+    assert stored.status_code == 201
+    expect(page.locator("#newer")).to_be_visible()
+    expect(page.locator(".tag-field")).to_have_value("pond")
+    expect(page.locator("#path-glob")).to_have_value("lib/no")
+    expect(page.locator("#path-glob")).to_be_focused()
+    expect(page.locator("#counted")).to_contain_text("for this query")
+    assert serious(page) == []
+    page.locator("#path-glob").fill("")
+    page.locator("#show-newer").click()
+    expect(page.locator(".hit", has_text="of a heron")).to_be_visible()
+    expect(page.locator("#newer")).to_be_hidden()

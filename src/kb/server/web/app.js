@@ -5,7 +5,7 @@ import { ask } from "./ask.js";
 import { showCompared } from "./compare.js";
 import { $, h, show } from "./dom.js";
 import { t, translatePage } from "./i18n.js";
-import { showCounts, showFilters } from "./filters.js";
+import { buildFilters, showCounts, showStored, syncFilters } from "./filters.js";
 import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
@@ -54,7 +54,7 @@ const actions = {
   },
   clear: () => {
     state.filters = {};
-    if (status) showFilters(status, () => search());
+    syncFilters();
     search();
   },
   all: () => {
@@ -80,6 +80,7 @@ async function search({ keep = false } = {}) {
   pending?.abort();
   stop();
   write();
+  $("newer").hidden = true;
   $("workspace").classList.toggle("comparing", state.compare && !state.ask && Boolean(state.query.trim()));
   if (!state.query.trim()) return showStart();
   const controller = (pending = new AbortController());
@@ -90,7 +91,9 @@ async function search({ keep = false } = {}) {
   try {
     const run = state.ask ? answer : state.compare ? compare : runSearch;
     await run(controller);
-    if (controller === pending) focusFirstHit();
+    if (controller !== pending) return;
+    focusFirstHit();
+    countFacets(controller).catch(reportUnlessAborted(controller));
   } catch (error) {
     if (controller.signal.aborted) return;
     showFailure(error);
@@ -131,27 +134,26 @@ async function showResponse(response, controller, more = false) {
   document.title = `${response.query} – kb`;
   if (!response.returned) return showNothing(actions);
   showHits(response, actions, more);
-  addDetails(response, controller).catch((error) => {
-    if (!controller.signal.aborted) showFailure(error);
-  });
+  highlight(response, controller).catch(reportUnlessAborted(controller));
 }
 
+const reportUnlessAborted = (controller) => (error) => {
+  if (!controller.signal.aborted) showFailure(error);
+};
+
 // Highlights and counts come after the hits, since nobody waits for them.
-async function addDetails(response, controller) {
+async function highlight(response, controller) {
   const ranges = await marks.find(
     response.query,
     response.hits.map((hit) => hit.snippet),
     controller.signal,
   );
-  if (controller.signal.aborted) return;
-  markSnippets(ranges);
-  await countFacets(controller);
+  if (!controller.signal.aborted) markSnippets(ranges);
 }
 
-// The counts follow the query.
 async function countFacets(controller) {
   const facets = await post("/search/facets", request(), controller.signal);
-  if (!controller.signal.aborted && status) showCounts(status, facets);
+  if (!controller.signal.aborted) showCounts(facets);
 }
 
 async function answer(controller) {
@@ -194,7 +196,7 @@ function showStart() {
   document.title = "kb";
   $("results").setAttribute("aria-busy", "false");
   showNotices(status?.degraded ?? [], actions);
-  if (status) showCounts(status, null);
+  showCounts(null);
   showWelcome(status, actions);
 }
 
@@ -239,7 +241,7 @@ async function refresh() {
     t("{n} passage|{n} passages", { n: status.chunks }),
     vectorState,
   ].join(" · ");
-  showFilters(status, () => search());
+  showStored(status);
   tagList(status.tags);
 }
 
@@ -263,14 +265,22 @@ function onEvent(name, now) {
   if (news && now.state !== "working")
     reportErrors(async () => {
       await refresh();
-      if (state.query.trim() && !reader.isOpen()) await search();
-      else if (!state.query.trim()) showStart();
+      await searchAgain();
     });
+}
+
+// Shows what has changed, without replacing results that somebody is using: those wait for a click.
+async function searchAgain() {
+  if (!state.query.trim()) return showStart();
+  const results = $("results-content");
+  const inUse = reader.isOpen() || scrollY > 0 || results.contains(document.activeElement) || results.querySelector("form");
+  if (inUse) $("newer").hidden = false;
+  else await search({ keep: true });
 }
 
 let disconnected = false;
 function onConnectionChange(error) {
-  if (!error && disconnected) reportErrors(async () => void (await Promise.all([refresh(), search()])));
+  if (!error && disconnected) reportErrors(async () => void (await Promise.all([refresh(), searchAgain()])));
   disconnected = Boolean(error);
   if (!error) return;
   $("running").hidden = false;
@@ -414,13 +424,14 @@ function bindControls() {
   addEventListener("hashchange", () => {
     read();
     syncControls();
-    if (status) showFilters(status, () => search());
+    syncFilters();
     search();
   });
   document.addEventListener("kb:changed", () =>
     reportErrors(async () => {
       await refresh();
       if (!state.query.trim()) showStart();
+      else if (pending) await countFacets(pending);
     }),
   );
   $("filters").open = !matchMedia("(max-width: 62rem)").matches;
@@ -428,6 +439,7 @@ function bindControls() {
     event.preventDefault(); // the URL fragment holds the search
     $("results").focus();
   });
+  $("show-newer").addEventListener("click", () => search({ keep: true }));
   acceptDrops();
   listenToKeys({
     "/": () => {
@@ -465,16 +477,20 @@ function bindControls() {
 
 async function start() {
   await reportErrors(async () => {
-    await Promise.all([refresh(), showProfiles()]);
-    await search();
+    const isStart = !state.query.trim();
+    await Promise.all([refresh(), showProfiles(), isStart ? null : search()]);
+    if (isStart && !state.query.trim()) showStart();
     listen(onEvent, onConnectionChange);
   });
 }
 
 translatePage();
+const typed = $("query").value; // while the page was loading
 read();
+state.query ||= typed;
 syncControls();
 labelTheme();
+buildFilters(() => search());
 bindControls();
 if (!state.query) $("query").focus();
 start();

@@ -1,42 +1,35 @@
-// Filters, each with its number of documents in the whole store.
+// Filters. Each choice has its number of documents: of the query or, without one, of the store.
+// Fields and choices stay in place when counts change, so that nobody's typing is disturbed.
 
-import { t } from "./i18n.js";
-import { $, h, show } from "./dom.js";
+import { number, t } from "./i18n.js";
+import { $, button, h, show } from "./dom.js";
 import { filterCount, set, state, toggle } from "./state.js";
 
-const SHORT = 8;
+const SHORT = 8; // choices shown of a long list
+const LISTS = [
+  { name: "type", title: t("Format"), counts: "by_type" },
+  { name: "kind", title: t("Kind"), counts: "by_kind", hidden: ["none"] },
+  { name: "scope", title: t("Scope"), counts: "by_scope", single: true },
+  { name: "tags", title: t("Tags"), counts: "tags", most: SHORT },
+];
 
-// Shows the counts of a search beside the choices; without one, those of the whole store.
-export function showCounts(status, facets) {
-  $("counted").textContent = facets
-    ? t("{n} document for this query|{n} documents for this query", { n: facets.documents })
-    : t("Counts of documents in the whole store");
-  const counts = facets ?? status;
-  const names = { type: "by_type", kind: "by_kind", scope: "by_scope", tags: "tags" };
-  for (const row of $("facets").querySelectorAll(".choice")) {
-    const box = row.querySelector("input");
-    if (!names[box.name]) continue;
-    const n = counts[names[box.name]][box.value] ?? 0;
-    row.querySelector(".n").textContent = String(n);
-    row.classList.toggle("none", !n);
-  }
-}
+let stored = {}; // the counts of the whole store
+let found = null; // the counts of the query
+let changed = () => null;
+const expanded = new Set(); // the lists that are shown in full
 
-export function showFilters(status, changed) {
-  const apply = () => {
+// Builds the panel. `onChange` is called after the user has changed a filter.
+export function buildFilters(onChange) {
+  changed = () => {
     count();
-    changed();
+    onChange();
   };
-  const kinds = Object.fromEntries(
-    Object.entries(status.by_kind).filter(([name]) => name !== "none"),
-  );
   show(
     $("facets"),
-    h("p", { class: "counted", id: "counted" }, t("Counts of documents in the whole store")),
-    facet(t("Format"), "type", status.by_type, apply),
-    facet(t("Kind"), "kind", kinds, apply),
-    scope(status.by_scope, apply),
-    facet(t("Tags"), "tags", status.tags, apply, SHORT),
+    h("p", { class: "counted", id: "counted" }),
+    LISTS.map(({ name, title }) =>
+      h("fieldset", { class: "facet", hidden: true, "data-list": name }, h("legend", {}, title), h("div")),
+    ),
     h(
       "div",
       { class: "facet" },
@@ -44,23 +37,53 @@ export function showFilters(status, changed) {
       h("input", {
         type: "text",
         id: "path-glob",
+        name: "path_glob",
+        autocomplete: "off",
         placeholder: "notes/**/*.md",
-        value: state.filters.path_glob ?? "",
-        onchange: (event) => {
-          set("path_glob", event.target.value.trim());
-          apply();
-        },
+        onchange: (event) => change("path_glob", event.target.value.trim()),
       }),
     ),
     h(
       "fieldset",
       { class: "facet" },
       h("legend", {}, t("Dated")),
-      date("after", t("from"), apply),
-      date("before", t("before"), apply),
+      dateField("after", t("from")),
+      dateField("before", t("before")),
     ),
   );
+  syncFilters();
+}
+
+function dateField(name, label) {
+  const field = h("input", { type: "date", name, onchange: (event) => change(name, event.target.value) });
+  return h("label", { class: "pair" }, label, field);
+}
+
+function change(name, value) {
+  set(name, value);
+  changed();
+}
+
+// Shows the filters of the address.
+export function syncFilters() {
+  for (const name of ["path_glob", "after", "before"])
+    $("facets").querySelector(`[name=${name}]`).value = state.filters[name] ?? "";
+  LISTS.forEach(draw);
   count();
+}
+
+export function showStored(status) {
+  stored = status;
+  LISTS.forEach(draw);
+}
+
+// Shows the counts of a query; null for those of the whole store.
+export function showCounts(facets) {
+  found = facets;
+  $("counted").textContent = facets
+    ? t("{n} document for this query|{n} documents for this query", { n: facets.documents })
+    : t("Counts of documents in the whole store");
+  LISTS.forEach(draw);
 }
 
 function count() {
@@ -68,88 +91,60 @@ function count() {
   $("filter-count").textContent = all ? t("{n} on", { n: all }) : "";
 }
 
-function date(name, label, apply) {
-  return h(
-    "label",
-    { class: "pair" },
-    label,
-    h("input", {
-      type: "date",
-      value: state.filters[name] ?? "",
-      onchange: (event) => {
-        set(name, event.target.value);
-        apply();
-      },
-    }),
-  );
-}
+const isChosen = (name, value) => [state.filters[name] ?? []].flat().includes(value);
 
-function facet(title, name, counts, apply, most = Infinity) {
-  const entries = Object.entries(counts).sort(([a, x], [b, y]) => y - x || a.localeCompare(b));
-  if (!entries.length) return null;
-  const chosen = new Set(state.filters[name] ?? []);
-  const rows = entries.map(([value, n], at) =>
-    choice(
-      value,
-      n,
-      "checkbox",
-      name,
-      chosen.has(value),
-      at >= most && !chosen.has(value),
-      (on) => {
-        toggle(name, value, on);
-        apply();
-      },
-    ),
-  );
-  const hidden = rows.filter((row) => row.hidden);
-  const more = hidden.length
-    ? h(
-        "button",
-        {
-          type: "button",
-          class: "quiet more",
-          onclick: (event) => {
-            hidden.forEach((row) => {
-              row.hidden = false;
-            });
-            event.currentTarget.remove();
-            hidden[0].querySelector("input").focus();
-          },
-        },
-        t("{n} more", { n: hidden.length }),
-      )
-    : null;
-  return h("fieldset", { class: "facet" }, h("legend", {}, title), rows, more);
-}
-
-function scope(counts, apply) {
-  if (Object.keys(counts).length < 2) return null;
-  const rows = Object.entries(counts).map(([value, n]) =>
-    choice(value, n, "checkbox", "scope", state.filters.scope === value, false, (on, box) => {
-      document.querySelectorAll('#facets input[name="scope"]').forEach((each) => {
-        if (each !== box) each.checked = false;
-      });
-      set("scope", on ? value : "");
-      apply();
-    }),
-  );
-  return h("fieldset", { class: "facet" }, h("legend", {}, t("Scope")), rows);
-}
-
-function choice(value, n, type, name, checked, hidden, changed) {
-  const box = h("input", {
-    type,
-    name,
-    value,
-    onchange: (event) => changed(event.target.checked, event.target),
+// Updates the choices of a list. They are replaced only if others are to be shown.
+function draw(list) {
+  const place = $("facets").querySelector(`[data-list=${list.name}]`);
+  const focused = place.contains(document.activeElement) ? document.activeElement.value : null;
+  const all = stored[list.counts] ?? {};
+  const counts = (found ?? stored)[list.counts] ?? {};
+  const chosen = [state.filters[list.name] ?? []].flat();
+  const values = [...new Set([...Object.keys(all), ...chosen])].filter((value) => !list.hidden?.includes(value));
+  const n = (value) => counts[value] ?? 0;
+  const inStore = (a, b) => (all[b] ?? 0) - (all[a] ?? 0) || a.localeCompare(b);
+  // A short list keeps its order while you type; of a long one, the choices of the query come first.
+  values.sort(list.most ? (a, b) => n(b) - n(a) || inStore(a, b) : inStore);
+  const most = expanded.has(list.name) ? Infinity : (list.most ?? Infinity);
+  const shown = values.filter((value, at) => at < most || chosen.includes(value) || value === focused);
+  const old = new Map(rowsOf(list).map((row) => [row.querySelector("input").value, row]));
+  const rows = shown.map((value) => {
+    const row = old.get(value) ?? choice(list, value);
+    row.querySelector("input").checked = chosen.includes(value);
+    row.querySelector(".n").textContent = number(n(value));
+    row.classList.toggle("none", !n(value));
+    return row;
   });
-  box.checked = checked;
-  return h(
-    "label",
-    { class: "choice", hidden },
-    box,
-    h("span", {}, name === "kind" ? t(value.replaceAll("_", " ")) : value),
-    h("span", { class: "n" }, String(n)),
-  );
+  place.hidden = values.length < (list.single ? 2 : 1);
+  const rest = values.length - shown.length;
+  if (rows.length === old.size && [...old.values()].every((row, at) => row === rows[at]) && !rest) return;
+  show(place.lastElementChild, rows, rest ? moreButton(list, rest, shown) : null);
+  if (focused !== null) place.querySelector(`[value="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+}
+
+const rowsOf = ({ name }) => [...$("facets").querySelectorAll(`[data-list=${name}] .choice`)];
+
+function moreButton(list, n, shown) {
+  const open = () => {
+    expanded.add(list.name);
+    draw(list);
+    rowsOf(list)
+      .map((row) => row.querySelector("input"))
+      .find((box) => !shown.includes(box.value))
+      ?.focus();
+  };
+  return button(t("{n} more", { n }), open, { class: "quiet more" });
+}
+
+function choice(list, value) {
+  const { name, single } = list;
+  const box = h("input", { type: "checkbox", name, value });
+  box.addEventListener("change", () => {
+    if (single) set(name, box.checked ? value : "");
+    else toggle(name, value, box.checked);
+    draw(list);
+    changed();
+  });
+  const label = name === "kind" ? t(value.replaceAll("_", " ")) : value;
+  return h("label", { class: "choice" }, box, h("span", { dir: "auto" }, label), h("span", { class: "n" }));
 }
