@@ -267,7 +267,9 @@ class LimitedCatalog:
         return self._catalog.chunk_texts(self.visible_chunks(chunk_ids), wide=wide)
 
     def texts_with_copies(self, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
-        return self._catalog.texts_with_copies(self.visible_chunks(chunk_ids))
+        """The texts; copies are not counted, since some may be in hidden documents."""
+        texts = self._catalog.texts_with_copies(self.visible_chunks(chunk_ids))
+        return {chunk_id: text._replace(copies=0) for chunk_id, text in texts.items()}
 
     def document_ids(self, chunk_ids: Iterable[int]) -> dict[int, int]:
         return self._catalog.document_ids(self.visible_chunks(chunk_ids))
