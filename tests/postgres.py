@@ -38,7 +38,9 @@ class Server:
         self._bin = self._binaries()
         if self._user:
             shutil.chown(folder, self._user)
-        if primary is None:
+        if (folder / "data").exists():
+            pass  # of an earlier run
+        elif primary is None:
             self._run(
                 "initdb", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync",
                 "-U", "postgres", "-D", str(folder / "data"),

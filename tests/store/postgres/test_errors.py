@@ -218,7 +218,7 @@ def test_a_server_that_restarts() -> None:
         Path(folder).chmod(0o755)
         server = Server(Path(folder) / "server")
         try:
-            store = open_store(server.url())
+            store = open_store(server.url(), busy_timeout_s=2)
             put(store, "a", "text")
             with store.snapshot():
                 store.catalog.version()
