@@ -109,12 +109,12 @@ def _encodings(count: int, spec: ModelSpec) -> Iterator[Encoding]:
         yield Encoding(
             dense=array("f", vector.tobytes()),
             sparse=dict(islice({**own, **more}.items(), sparse.NONZERO)),
-            tokens=_tokens(spec.token_dimension or 64, number % _MATRICES),
+            tokens=tokens(spec.token_dimension or 64, number % _MATRICES),
         )
 
 
 @cache
-def _tokens(dimension: int, seed: int) -> TokenVectors:
+def tokens(dimension: int, seed: int) -> TokenVectors:
     import numpy as np
 
     rows = np.random.default_rng(seed).standard_normal((_TOKENS, dimension), np.float32)

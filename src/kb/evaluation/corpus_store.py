@@ -109,7 +109,8 @@ def _index(corpus: Path, store: Store, config: Config, report_progress: OnProgre
         attributes = Attributes(title=entry.title or None)
         prepared = build_note(entry.text, attributes, 0, config.chunk.max_chars)
         title = "" if attributes.title is None else prepared.draft.title
-        document = replace(prepared.draft, doc_path=entry.doc_id, title=title, body=None)
+        name = entry.doc_id
+        document = replace(prepared.draft, path=name, doc_path=name, title=title, body=None)
         store.catalog.write_document(document, prepared.chunks)
         if done % 100 == 0:
             report_progress("index", done, 0)
