@@ -40,7 +40,9 @@ def _spelled(number: int) -> str:
 @dataclass(frozen=True)
 class Doc:
     """A document whose text, tags and path contain a word that no other one has. Its `age` only
-    changes this word. A file links to the next two documents of its folder."""
+    changes this word. A file links to the next two documents of its folder, unless the encoder
+    fails on it: passages similar to it are found by its words, and the rarity of words in a link
+    changes with the age of the document that it leads to."""
 
     number: int
     age: int = 0
@@ -79,7 +81,7 @@ class Doc:
     def text(self) -> str:
         broken = " unreadable" if self.fails else ""
         text = f"A boat in the harbour, {self.marker}, rests for night {self.number}.{broken}"
-        if self.root == "note:":
+        if self.root == "note:" or self.fails:
             return text
         one, two = self.linked
         return f"{text} See [the next]({one}.md) or [[{two}]]."
@@ -229,7 +231,6 @@ def _mcp(kb: KnowledgeBase, rules: AccessRules) -> Iterator[httpx.Client]:
 
 # --- requests -------------------------------------------------------------------------------------
 
-NO_LIMITS = Limits()
 some_limits = st.builds(
     Limits,
     st.sets(st.sampled_from(SCOPES)).map(tuple),
