@@ -125,8 +125,8 @@ def test_phrases_of_stems(texts: list[str], others: list[list[str]], data: st.Da
         expected = any(
             each[at : at + len(phrase)] == phrase for each in stems for at in range(len(each))
         )
-        for accent in ("", " é"):
-            assert has_phrase([text + accent for text in texts], [phrase]) == expected
+        for more in ("", " žž"):  # a word with accents that no phrase has
+            assert has_phrase([text + more for text in texts], [phrase]) == expected
     assert has_phrase(texts, phrases) == any(has_phrase(texts, [phrase]) for phrase in phrases)
 
 

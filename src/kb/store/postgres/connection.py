@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from math import inf
+from math import ceil, inf
 from typing import Any, TypeVar
 
 import psycopg
@@ -249,7 +249,8 @@ class Database:
         if begin == _READ and not self._is_current:
             self._check(connection)
         left_s = deadline.remaining_s()
-        limit_ms = 0 if left_s == inf else max(1, int(left_s * 1000))
+        # Rounded up: a statement that the server ends must be late here too.
+        limit_ms = 0 if left_s == inf else max(1, ceil(left_s * 1000))
         scope = "LOCAL " if begin else ""
         connection.execute(
             f"{begin or 'SELECT 1'}; SET {scope}statement_timeout = {limit_ms}".encode()
