@@ -13,7 +13,7 @@ import pytest
 
 from kb.errors import StoreBusy
 from kb.store import open_store
-from kb.store.postgres import dense, segments
+from kb.store.postgres import dense, embeddings, segments
 from kb.store.postgres.block_cache import BlockCache
 from kb.store.postgres.pool import Pool
 from kb.store.postgres.store import PostgresStore
@@ -332,3 +332,28 @@ def test_the_number_of_connections_is_bounded(postgres: Server) -> None:
     pool.give(one)
     assert one.closed
     assert two.closed
+
+
+def test_a_chunk_that_another_job_has_just_finished_is_not_leased(
+    store: PostgresStore, open_again: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = chunk_ids(store, put(store, "d", "one", "two", "three"))
+    model_id = store.vectors.use_model(SPEC).model_id
+    other = open_again()
+    job, other_job = store.queue.start_job(model_id), other.queue.start_job(model_id)
+    choose = embeddings.waiting
+
+    def choose_late(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        early = other.queue.lease(other_job, model_id, limit=3)
+        for one in early[:2]:
+            other.queue.finish(other_job, model_id, [outcome(one.chunk_id)])
+        return early  # as a statement that began before them would choose
+
+    monkeypatch.setattr(embeddings, "waiting", choose_late)
+    assert store.queue.lease(job, model_id, limit=3) == []
+    other.queue.end_job(other_job)
+    monkeypatch.setattr(embeddings, "waiting", choose)
+    leased = store.queue.lease(job, model_id, limit=3)
+    assert [one.chunk_id for one in leased] == ids[2:]
+    assert [one.leased for one in store.queue.jobs()] == [1]

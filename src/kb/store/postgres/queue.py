@@ -74,7 +74,7 @@ class PostgresQueue:
             if not _resume(session, job_id, model_id, now):
                 return []
             _end(session, _over(session, now))
-            found = embeddings.waiting(
+            while found := embeddings.waiting(
                 session,
                 model_id,
                 limit,
@@ -84,14 +84,11 @@ class PostgresQueue:
                 lacking=lacking,
                 due=due_at(now) if patient else None,
                 lock=True,
-            )
-            rows = session.execute(
-                "INSERT INTO leases SELECT %s, each, %s FROM unnest(%s::bigint[]) AS each "
-                "ON CONFLICT DO NOTHING RETURNING chunk_id",
-                (model_id, job_id, [one.chunk_id for one in found]),
-            )
-            mine = {chunk_id for (chunk_id,) in rows}
-            return [one for one in found if one.chunk_id in mine]
+            ):
+                leased = _insert_leases(session, job_id, model_id, found, lacking)
+                if leased:
+                    return [one for one in found if one.chunk_id in leased]
+            return []
 
         return self._database.repeat(take, exclusive=False)
 
@@ -265,6 +262,34 @@ def _renew(session: Session, job_id: int, now: float, done: int = 0) -> None:
         "UPDATE jobs SET lease_until = %s, done = done + %s WHERE job_id = %s",
         (now + LEASE_S, done, job_id),
     )
+
+
+def _insert_leases(
+    session: Session,
+    job_id: int,
+    model_id: int,
+    chunks: Sequence[PendingChunk],
+    lacking: Set[str],
+) -> set[int]:
+    """Lease those of the chunks that need vectors. The statement that chose them may have begun
+    before another job leased, or even finished, some of them."""
+    rows = session.execute(
+        "INSERT INTO leases SELECT %s, each, %s FROM unnest(%s::bigint[]) AS each "
+        "ON CONFLICT DO NOTHING RETURNING chunk_id",
+        (model_id, job_id, [one.chunk_id for one in chunks]),
+    )
+    leased = {chunk_id for (chunk_id,) in rows}
+    lacks = _lacks(session, model_id, sorted(leased))
+    needed = {
+        chunk_id
+        for chunk_id, parts in lacks.items()
+        if (parts is None and not lacking) or (parts and parts & lacking)
+    }
+    session.execute(
+        "DELETE FROM leases WHERE job_id = %s AND model_id = %s AND chunk_id = ANY (%s)",
+        (job_id, model_id, sorted(leased - needed)),
+    )
+    return needed
 
 
 def _over(session: Session, now: float) -> list[int]:
