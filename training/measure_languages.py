@@ -23,9 +23,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from training import data
+from training.data import held_out_pair
 from training.heldout import ndcg
 from training.model import Encoder
-from training.multilingual import MEASURED_ONLY, Reader, counted, held_out, lines, log
+from training.multilingual import MEASURED_ONLY, Reader, counted, lines, log
 from training.packed import Packed
 from training.prepare import DEVICE
 from training.shipped import encoder_of, load_encoder
@@ -86,11 +87,13 @@ def held_out_collections(work: Path) -> dict[str, Collection]:
     collections = {}
     for name, rows in groups.items():
         only = name.split()[0] in MEASURED_ONLY
-        rows.sort(key=lambda row: not held_out(row["positive"]))
+        rows.sort(key=lambda row: not held_out_pair(row["positive"]))
         passages = list(dict.fromkeys(row["positive"] for row in rows))[:PASSAGES]
         place = {passage: str(number) for number, passage in enumerate(passages)}
         chosen = [
-            row for row in rows if row["positive"] in place and (only or held_out(row["positive"]))
+            row
+            for row in rows
+            if row["positive"] in place and (only or held_out_pair(row["positive"]))
         ]
         if len(chosen) >= 40:
             judged = [{place[row["positive"]]: 1} for row in chosen]

@@ -23,7 +23,6 @@ import json
 import math
 import multiprocessing
 import time
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ import torch.nn.functional as F  # noqa: N812
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from training.data import held_out_pair
 from training.model import Bert, Encoder
 from training.packed import Packed, batches_by_length
 from training.prepare import DEVICE, PREFIX
@@ -54,11 +54,6 @@ START = time.time()
 
 def log(*what: object) -> None:
     print(f"{time.time() - START:6.0f} s", *what, flush=True)
-
-
-def held_out(passage: str) -> bool:
-    """A tenth of the pairs measures the result and is not learned."""
-    return zlib.crc32(passage.encode()) % 10 == 0
 
 
 def trained_source(source: str) -> bool:
@@ -121,7 +116,7 @@ def retrieval_pairs(work: Path, few: int) -> list[tuple[str, str, str, str]]:
         (row["source"], row.get("lang", "en"), row["query"], row["positive"])
         for name in ("retrieval", "english")
         for row in lines(work / f"{name}.jsonl.gz")
-        if trained_source(row["source"]) and not held_out(row["positive"])
+        if trained_source(row["source"]) and not held_out_pair(row["positive"])
     ]
     return pairs[:few] + pairs[-few:] if few else pairs
 
