@@ -43,8 +43,8 @@ OTHER = Weightless(32, name="other")
 
 def opened(path: Path) -> KnowledgeBase:
     kb = KnowledgeBase(path, encoder=Weightless(), config=_config())
-    kb._embedding.encoders.register("weightless", Weightless())
-    kb._embedding.encoders.register("other", OTHER)
+    kb._services.embedding.encoders.register("weightless", Weightless())
+    kb._services.embedding.encoders.register("other", OTHER)
     return kb
 
 

@@ -46,8 +46,8 @@ def second() -> Weightless:
 def open_by_first(path: Path) -> KnowledgeBase:
     """Open the store with both encoders known by name, whichever computed its vectors."""
     kb = KnowledgeBase(path, encoder=first())
-    kb._embedding.encoders.register(FIRST, first())
-    kb._embedding.encoders.register(SECOND, second())
+    kb._services.embedding.encoders.register(FIRST, first())
+    kb._services.embedding.encoders.register(SECOND, second())
     return kb
 
 

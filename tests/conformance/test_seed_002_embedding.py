@@ -232,9 +232,9 @@ def test_r10_3_a_failure_is_marked_for_retry(
     assert (failure.chunk_id, failure.searchable, failure.given_up) == (1, True, False)
     worker = {"retry": False, "stop": lambda: False, "on_progress": lambda _: None}
     mended = known(Weightless())
-    assert mended._embedding.step(**worker).filled == 0  # too soon
+    assert mended._services.embedding.step(**worker).filled == 0  # too soon
     clock.seconds += 60
-    assert mended._embedding.step(**worker).filled == 1
+    assert mended._services.embedding.step(**worker).filled == 1
     assert mended.jobs().failures == ()
 
 

@@ -522,5 +522,8 @@ def test_a_store_of_expired_documents_alone_has_nothing_to_embed(tmp_path: Path)
         clock.seconds += 7200
         assert kb.pending() == 0
         assert kb.search("buoy").degraded == ()
-        assert kb._embedding.step(retry=False, stop=lambda: False, on_progress=print) is not None
+        assert (
+            kb._services.embedding.step(retry=False, stop=lambda: False, on_progress=print)
+            is not None
+        )
         assert kb._store.vectors.models() == []

@@ -132,7 +132,7 @@ def test_no_passage_loses_its_vectors(kb: KnowledgeBase) -> None:
         assert "second 1 could not embed 30 passages (second failed" in report.held
         assert "--force" in report.held
         assert ("kb jobs retry" in report.held) is bool(given_up)
-    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    kb._services.embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb) == {"weightless": ("search", 30), "second": ("next", 0)}
     assert not kb.reindex(bad, grace_s=0, force=True)[1]  # there is nothing to switch to
     assert kb.retry() == 30
@@ -218,7 +218,7 @@ def test_back_to_the_one_that_answers_ends_it(kb: KnowledgeBase) -> None:
     half_built(kb, NEW)
     assert kb.reindex(Weightless(), grace_s=0)[1]
     assert roles(kb) == {"weightless": ("search", 30)}
-    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    kb._services.embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb) == {"weightless": ("search", 30)}
 
 
@@ -262,7 +262,7 @@ def test_a_worker_that_makes_the_last_ones_lets_them_answer(
     kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half_built(kb, NEW)
-    step = partial(kb._embedding.step, retry=False, on_progress=lambda _: None)
+    step = partial(kb._services.embedding.step, retry=False, on_progress=lambda _: None)
     asked = iter([False, False, False, True])
     step(stop=lambda: next(asked, True))
     assert roles(kb)["weightless"] == ("search", 30)
@@ -277,7 +277,7 @@ def test_a_worker_that_makes_the_last_ones_lets_them_answer(
 
 def test_a_worker_keeps_the_old_ones_if_that_was_asked_for(kb: KnowledgeBase) -> None:
     half_built(kb, NEW, keep_old=True)
-    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    kb._services.embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb) == {"weightless": (None, 30), "second": ("search", 30)}
     assert kb.reindex(NEW, grace_s=0)[1]
     assert roles(kb) == {"weightless": (None, 30), "second": ("search", 30)}
@@ -287,7 +287,7 @@ def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> Non
     """This happens with `kb reindex` beside `kb serve`: one has embedded all it could, the other
     embeds the rest."""
     model = kb._store.vectors.begin_switch(NEW.spec, "second")
-    kb._embedding.encoders.register("second", NEW)
+    kb._services.embedding.encoders.register("second", NEW)
     job = kb._store.queue.start_job(model.model_id)
     kb._store.queue.lease(job, model.model_id, limit=3)
     report, switched = kb.reindex(NEW, grace_s=0)
@@ -295,7 +295,7 @@ def test_a_change_that_a_worker_ends_while_others_wait(kb: KnowledgeBase) -> Non
     assert report.held is not None
     assert report.held.startswith("other workers are embedding 3 passages")
     kb._store.queue.end_job(job)
-    kb._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+    kb._services.embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
     assert roles(kb)["second"] == ("search", 30)
 
 
@@ -306,7 +306,7 @@ def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None
         assert answers_by(again) == "second"
         half_built(again, Weightless())
     with KnowledgeBase(kb.path, encoder=Weightless()) as again:
-        assert again._embedding.encoders.next() is again._embedding.encoders.default()
+        assert again._services.embedding.encoders.next() is again._embedding.encoders.default()
 
 
 def test_a_search_ends_with_the_encoder_it_began_with(
@@ -331,7 +331,7 @@ def test_an_export_knows_whose_vectors_they_are(kb: KnowledgeBase, tmp_path: Pat
     stream = io.BytesIO()
     kb.export(stream, vectors=True)
     with KnowledgeBase(tmp_path / "copy.sqlite", encoder=Weightless()) as copy:
-        copy._embedding.encoders.register("second", NEW)
+        copy._services.embedding.encoders.register("second", NEW)
         copy.import_(io.BytesIO(stream.getvalue()))
         assert copy._store.vectors.models() == kb._store.vectors.models()
         assert answers_by(copy) == "second"

@@ -70,7 +70,9 @@ def test_nothing_is_written_while_there_is_nothing_to_do(known: KnowledgeBase) -
 
     before = changes()
     for _ in range(3):
-        report = known._embedding.step(retry=False, stop=lambda: False, on_progress=lambda _: None)
+        report = known._services.embedding.step(
+            retry=False, stop=lambda: False, on_progress=lambda _: None
+        )
         assert report is not None
         assert report.embedded == 0
     assert changes() == before

@@ -229,7 +229,9 @@ def test_eight_search_while_one_writes(
 ) -> None:
     """A document is added, embedded and removed: every response shows one of these states."""
     monkeypatch.setattr(model_retriever, "SLOW_FROM", parallel_from)
-    monkeypatch.setattr(hybrid._searcher, "_timeout_s", None)  # however busy the machine is
+    monkeypatch.setattr(
+        hybrid._services.searcher, "_timeout_s", None
+    )  # however busy the machine is
     for number in range(12):
         hybrid.add(f"harbour anchor {number}")
     hybrid.embed()

@@ -107,7 +107,7 @@ def test_a_checkpoint_follows_a_long_reader(tmp_path: Path) -> None:
 
 def test_a_worker_checkpoints_the_log(kb: KnowledgeBase) -> None:
     _leave_a_log(kb)
-    kb._embedding.step(retry=False, stop=lambda: False, on_progress=print)
+    kb._services.embedding.step(retry=False, stop=lambda: False, on_progress=print)
     assert sqlite_store(kb)._database.log_bytes() == 0
 
 

@@ -66,10 +66,10 @@ class Embedder:
     """Embeds the chunks of a store.
 
     `want` names the parts to store, by default all that the encoder computes. `batch_size`
-    overrides the encoder's own. A `patient` embedder skips chunks that failed recently. `asked`
-    receives the chunks of search results, which are then embedded first. `source` is the name that
-    the store records for the encoder, if it is not the configured one. With `exam`, a model takes
-    the exam before its first vectors are written; without `exam`, it is trusted.
+    overrides the encoder's own. A `patient` embedder skips chunks that failed recently. The
+    chunks in `priorities`, to which searches add their results, are embedded first. `source` is the
+    name that the store records for the encoder, if it is not the configured one. With `exam`, a
+    model takes the exam before its first vectors are written; without `exam`, it is trusted.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Embedder:
         batch_size: int | None = None,
         commit_chunks: int = COMMIT_CHUNKS,
         patient: bool = False,
-        asked: deque[int] | None = None,
+        priorities: deque[int] | None = None,
         source: str | None = None,
         exam: bool = False,
     ) -> None:
@@ -93,7 +93,7 @@ class Embedder:
         self._batch_size = batch_size
         self._commit_chunks = commit_chunks
         self._patient = patient
-        self._asked: deque[int] = deque() if asked is None else asked
+        self._priorities: deque[int] = deque() if priorities is None else priorities
 
     def probe(self) -> None:
         """Encode a short text. Raises `ModelError` if the model cannot."""
@@ -128,7 +128,7 @@ class Embedder:
         pending = _Pending(
             self._store, job_id, model.model_id, self._batches.encoder, self._batch_size, limit,
             None if document is None else document.doc_id, parts, self._patient,
-            self._commit_chunks, self._asked,
+            self._commit_chunks, self._priorities,
         )  # fmt: skip
         if document is not None:  # for the progress: only these chunks are embedded
             limit = document.chunks if limit is None else min(limit, document.chunks)
@@ -190,8 +190,8 @@ class Embedder:
 @dataclass(slots=True)
 class _Pending:
     """The chunks to embed. Chunks that fail are not tried again; chunks that are added in the
-    meantime are included. Chunks without vectors come first: those that were `asked` for, then
-    those of the newest documents. Those that lack one of `parts` follow, by id."""
+    meantime are included. Chunks without vectors come first: those in `priorities`, then those
+    of the newest documents. Those that lack one of `parts` follow, by id."""
 
     store: Store
     job_id: int
@@ -203,7 +203,7 @@ class _Pending:
     parts: Set[str]
     patient: bool
     lease_chunks: int
-    asked: deque[int]
+    priorities: deque[int]
     leased: deque[PendingChunk] = field(default_factory=deque)
     failed: list[int] = field(default_factory=list)
     plan: deque[int] = field(default_factory=deque)
@@ -241,7 +241,7 @@ class _Pending:
             self.leased.extend(self._queue_lease(limit, among=chunk_ids))
 
     def _plan(self) -> None:
-        """Put the chunks in `asked` first, and plan again if no chunks are left."""
+        """Put the chunks in `priorities` first, and plan again if no chunks are left."""
         if not self.plan:
             self.plan.extend(
                 self.store.queue.newest(
@@ -252,10 +252,10 @@ class _Pending:
                     without=self.failed,
                 )
             )
-        asked = [self.asked.popleft() for _ in range(len(self.asked))]
+        chunk_ids = [self.priorities.popleft() for _ in range(len(self.priorities))]
         if self.plan:
             failed = set(self.failed)
-            first = [chunk_id for chunk_id in dict.fromkeys(asked) if chunk_id not in failed]
+            first = [chunk_id for chunk_id in dict.fromkeys(chunk_ids) if chunk_id not in failed]
             self.plan.extendleft(reversed(first))
 
     def _queue_lease(self, limit: int, **which: Any) -> list[PendingChunk]:

@@ -193,13 +193,14 @@ def _check(model: object, grace_s: float | None) -> None:
 
 
 class Embedding:
-    """Embeds the passages of one store. `asked` receives the passages of search results."""
+    """Embeds the passages of one store, those in `priorities` first: searches add their results to
+    it."""
 
     def __init__(
-        self, store: Store, config: Config, encoders: Encoders, asked: deque[int] | None = None
+        self, store: Store, config: Config, encoders: Encoders, priorities: deque[int] | None = None
     ) -> None:
         self._store = store
-        self._asked = asked
+        self._priorities = priorities
         self._config = config
         self.encoders = encoders
         self._workers: WeakSet[Worker] = WeakSet()
@@ -410,7 +411,7 @@ class Embedding:
             encoder,
             want=self._wanted(encoder),
             patient=patient,
-            asked=self._asked,
+            priorities=self._priorities,
             source=self.encoders.source("search"),
             exam=self._config.models.exam,
         )

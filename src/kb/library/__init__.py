@@ -4,10 +4,11 @@
     async_knowledge_base  the same methods for programs that use asyncio
     conversation          answers that a language model writes, with checked citations
     ingestion             runs an ingest, for paths and for uploads
-    result_cache          keeps results until the store changes
+    services              the parts that are loaded when they are first used
+    overview              maps and statistics, computed again when the store changes
     retriever_searches    searches with a fixed set of retrievers
     lookup                finds documents and passages by name
-    notes                 checks the attributes of a note before it is stored
+    notes                 adds and edits notes, and changes tags
     passages              opens citations, and compares the text with what was indexed
     images                images that a document shows
     rendering             the text of a document as elements for the web page

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
@@ -14,6 +12,7 @@ from kb.config import Config
 from kb.deadline import Deadline
 from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, check_text
 from kb.library.retriever_searches import RetrieverSearches
+from kb.library.services import Services
 from kb.locations import store_url
 from kb.store import local_file, open_store
 from kb.text.normalize import nfc
@@ -24,18 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kb.embedding.embedder import OnEmbedded
-    from kb.embedding.service import Embedding
     from kb.embedding.worker import Worker, WorkerState
     from kb.ingest.progress import Progress
-    from kb.library.result_cache import ResultCache
     from kb.ports import Encoder, Judge, Store
-    from kb.search.searcher import Searcher
     from kb.types import Answer, Chunk, Comparison, Jobs, LibraryMap, Passage, Root
     from kb.types.reports import Diagnosis, EmbedReport, ImportReport, IngestReport
 
 Pathlike = str | os.PathLike[str]
 OnProgress = Callable[[int, int], None]  # done, total
-_ASKED = 1_000  # the maximum number of passages from searches that wait to be embedded
 _ACCESS_TIMEOUT_S = 2.0  # counting an access gives up after this time
 
 
@@ -76,13 +71,7 @@ class KnowledgeBase(RetrieverSearches):
             vector_backend=self.config.store.vector_backend,
             token_format=self.config.models.tokens,
         )
-        self._encoder = encoder
-        self._judge = judge
-        self._lock = threading.Lock()
-        self._asked: deque[int] = deque(maxlen=_ASKED)
-        self._loaded_results: ResultCache | None = None
-        self._loaded_embedding: Embedding | None = None
-        self._loaded_searcher: Searcher | None = None
+        self._services = Services(self._store, self.config, clock, encoder=encoder, judge=judge)
 
     @property
     def path(self) -> Path:
@@ -105,60 +94,16 @@ class KnowledgeBase(RetrieverSearches):
 
     def close(self) -> None:
         """Stop workers, and close the store."""
-        if self._loaded_embedding is not None:
-            self._loaded_embedding.close()
-        if self._loaded_searcher is not None:
-            self._loaded_searcher.close()
+        self._services.close()
         self._store.close()
-
-    @property
-    def _embedding(self) -> Embedding:
-        """The embedding service, which computes vectors and chooses encoders. A lexical search does
-        not load it."""
-        with self._lock:
-            if self._loaded_embedding is None:
-                from kb.embedding.service import Embedding, Encoders
-
-                encoders = Encoders(self._store, self.config, self._encoder)
-                self._loaded_embedding = Embedding(self._store, self.config, encoders, self._asked)
-            return self._loaded_embedding
-
-    def _results(self) -> ResultCache:
-        """The maps and statistics of the current version of the store."""
-        from kb.library.result_cache import ResultCache
-
-        with self._lock:
-            self._loaded_results = self._loaded_results or ResultCache()
-            return self._loaded_results
-
-    @property
-    def _searcher(self) -> Searcher:
-        """The searcher. Commands that only write do not load it."""
-        with self._lock:
-            if self._loaded_searcher is None:
-                from kb.search.searcher import Searcher
-
-                self._loaded_searcher = Searcher(
-                    self._store, self.config, self._clock, self.encoder, self.judge,
-                    self._asked.extend,
-                )  # fmt: skip
-            return self._loaded_searcher
 
     def encoder(self) -> Encoder | None:
         """The encoder of the active model; None if encoders are disabled."""
-        return self._embedding.encoders.current()
+        return self._services.encoder()
 
     def judge(self) -> Judge | None:
         """The cross-encoder for reranking; None if it is disabled."""
-        with self._lock:
-            if self._judge is None or isinstance(self._judge, str):
-                from kb import models
-
-                judge = models.judge(self.config, self._judge)
-                if judge is None:
-                    return None
-                self._judge = judge
-            return self._judge
+        return self._services.judge()
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -227,16 +172,12 @@ class KnowledgeBase(RetrieverSearches):
         `on_warning` is called for ignored front matter and for a secret token in the text; without
         it, the warnings are logged.
         """
-        from kb.ingest.indexer import Indexer
         from kb.library import notes
 
-        attributes = notes.attributes(
-            text, title=title, tags=tags, kind=kind, scope=scope, trust=trust, lang=lang, ttl=ttl,
-            metadata=metadata, now_s=self._clock(),
+        return notes.add(
+            self, text, title=title, tags=tags, kind=kind, scope=scope, trust=trust, lang=lang,
+            ttl=ttl, metadata=metadata, on_warning=on_warning,
         )  # fmt: skip
-        indexer = Indexer(self._store, self.config, self._clock)
-        doc_id = indexer.note(text, attributes, on_warning=on_warning).doc_id
-        return self._store.catalog.documents_by_id([doc_id])[doc_id]
 
     def edit(
         self,
@@ -253,21 +194,11 @@ class KnowledgeBase(RetrieverSearches):
         attributes. Without `ttl`, it expires as before. With `version`, from
         `kb.library.notes.version`, the note must be unchanged: otherwise `EditConflict` is
         raised."""
-        from kb.ingest.indexer import Indexer
         from kb.library import notes
 
-        document = self.document(name)
-        notes.check_editable(document, version)
-        attributes = notes.attributes(
-            text, title=title, tags=tags, kind=kind, scope=None, trust=None, lang=None, ttl=ttl,
-            metadata=None, now_s=self._clock(),
-        )  # fmt: skip
-        Indexer(self._store, self.config, self._clock).note(
-            text, notes.edited(document, attributes, ttl), replaces=document
+        return notes.edit(
+            self, name, text, title=title, tags=tags, kind=kind, ttl=ttl, version=version
         )
-        surplus = set(document.tags) - set(attributes.tags)
-        self._store.catalog.tag(document.doc_id, (), surplus)
-        return self.document(document.doc_path)
 
     def embed(
         self,
@@ -289,7 +220,7 @@ class KnowledgeBase(RetrieverSearches):
         """
         if limit is not None:
             check_integer("limit", limit)
-        return self._embedding.run(
+        return self._services.embedding.run(
             limit=limit,
             document=None if document is None else self.document(document),
             fill=fill,
@@ -301,15 +232,15 @@ class KnowledgeBase(RetrieverSearches):
 
     def worker(self, on_change: Callable[[WorkerState], None] | None = None) -> Worker:
         """A background thread that embeds new passages once it is started."""
-        return self._embedding.worker(on_change)
+        return self._services.embedding.worker(on_change)
 
     def jobs(self) -> Jobs:
         """The embedding work: pending passages, running jobs and recent failures."""
-        return self._embedding.jobs()
+        return self._services.embedding.jobs()
 
     def retry(self) -> int:
         """Make the passages that failed permanently pending again, and return their number."""
-        return self._embedding.retry()
+        return self._services.embedding.retry()
 
     def reindex(
         self,
@@ -333,14 +264,14 @@ class KnowledgeBase(RetrieverSearches):
         Returns the report, and whether searches use the new model now; otherwise `report.held` has
         the reason. Naming the active model abandons a switch to another one.
         """
-        return self._embedding.reindex(
+        return self._services.embedding.reindex(
             model, keep_old=keep_old, force=force, grace_s=grace_s, stop=stop,
             on_progress=on_progress,
         )  # fmt: skip
 
     def pending(self) -> int:
         """How many passages wait for vectors; 0 if encoders are disabled."""
-        return 0 if self.encoder() is None else self._searcher.status().pending
+        return 0 if self.encoder() is None else self._services.searcher.status().pending
 
     def remove(self, *names: str) -> list[str]:
         """Remove a document by path, or all documents of a folder (`notes/`). Files on disk are
@@ -419,7 +350,7 @@ class KnowledgeBase(RetrieverSearches):
 
     def execute(self, request: SearchRequest) -> Response:
         """Run a search from a `SearchRequest`; see `search` for its fields."""
-        return self._searcher.search(request)
+        return self._services.searcher.search(request)
 
     def similar(
         self,
@@ -437,13 +368,13 @@ class KnowledgeBase(RetrieverSearches):
         from kb.library.lookup import find_passages
         from kb.search.similar import similar
 
-        with self._searcher.deadline(), self._store.snapshot():
+        with self._services.searcher.deadline(), self._store.snapshot():
             chunks, whole = find_passages(self._store, name)
             request = SearchRequest(
                 str(name), top=top, filters=filters, threshold=threshold, explain=explain,
                 settings={"group": whole if group is None else group}, include_text=include_text,
             )  # fmt: skip
-            return similar(self._searcher, self._store, request, chunks)
+            return similar(self._services.searcher, self._store, request, chunks)
 
     def compare(
         self, query: str, *, top: int | None = None, filters: Filters | None = None
@@ -452,7 +383,7 @@ class KnowledgeBase(RetrieverSearches):
         fused, all three fused, and all three reranked; with their times and shared hits."""
         from kb.search.compare import compare
 
-        return compare(self._searcher, self._store, query, top=top, filters=filters)
+        return compare(self._services.searcher, self._store, query, top=top, filters=filters)
 
     def ask(
         self, question: str, *, sentences: int = 3, top: int | None = None,
@@ -464,7 +395,7 @@ class KnowledgeBase(RetrieverSearches):
         from kb.search.answers import ask
 
         request = SearchRequest(question, top=top, profile=profile, filters=filters)
-        return ask(self._searcher, self._store, request, sentences, self.config.open.links)
+        return ask(self._services.searcher, self._store, request, sentences, self.config.open.links)
 
     def highlights(self, query: str, text: str) -> list[tuple[int, int]]:
         """Where the terms of `query` occur in `text`: ordered ranges of characters."""
@@ -472,7 +403,7 @@ class KnowledgeBase(RetrieverSearches):
 
     def highlights_in(self, query: str, texts: Iterable[str]) -> list[list[tuple[int, int]]]:
         """The `highlights` of several texts."""
-        return self._searcher.highlights(query, texts)
+        return self._services.searcher.highlights(query, texts)
 
     def profiles(self) -> dict[str, dict[str, Any]]:
         """The settings of every profile by name, including changes from the configuration."""
@@ -493,7 +424,7 @@ class KnowledgeBase(RetrieverSearches):
         """Open a citation or a document. With `count`, counts as an access of the document."""
         from kb.library.passages import open_passage
 
-        with self._searcher.deadline():
+        with self._services.searcher.deadline():
             config, uri = self.config, check_text("a citation", uri)
             passage = open_passage(self._store, uri, config.ingest, config.open.links)
         # A store that cannot be written can still be read, without counting the access.
@@ -563,28 +494,12 @@ class KnowledgeBase(RetrieverSearches):
 
     def map(self, filters: Filters | None = None) -> LibraryMap:
         """The documents as points on a map, each close to similar ones. Needs vectors."""
-        from kb.library.library_map import make_map
-        from kb.library.result_cache import ids_of, store_version
-
-        version = store_version(self._store)
-        documents = self.documents(filters)
-        key = ("map", version, ids_of(documents))
-        drawn: LibraryMap = self._results().get(key, lambda: make_map(self._store, documents))
-        return drawn
+        return self._services.overview.map(Filters() if filters is None else filters, self._now())
 
     def statistics(self) -> dict[str, Any]:
         """Figures about the documents as `statistics.v1`: growth, kinds, languages, and those that
         are most read, stale, orphans or near-duplicates."""
-        from kb.library.result_cache import ids_of, store_version
-        from kb.library.statistics import near_duplicates, statistics
-
-        version = store_version(self._store)
-        documents = self.documents()
-        pairs = self._results().get(
-            ("near_duplicates", version, ids_of(documents)),
-            lambda: near_duplicates(self._store, documents),
-        )
-        return statistics(documents, pairs, self._now())
+        return self._services.overview.statistics(self._now())
 
     def roots(self) -> list[Root]:
         """The ingested folders."""
@@ -648,7 +563,7 @@ class KnowledgeBase(RetrieverSearches):
         return archive.import_(self._store, source, merge=merge, on_progress=show)
 
     def _now(self) -> str:
-        return self._searcher.now()
+        return self._services.searcher.now()
 
 
 def _ignore_progress(_done: int, _total: int) -> None:

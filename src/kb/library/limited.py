@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
-from kb.embedding.service import Embedding
 from kb.library.knowledge_base import KnowledgeBase
+from kb.library.services import ServicesOfView
 from kb.store.limited import LimitedStore
 from kb.types import Identity, Limits
-
-if TYPE_CHECKING:
-    from kb.ports import Encoder, Judge
 
 _MAX_VIEWS = 64
 
@@ -26,19 +22,7 @@ class LimitedKnowledgeBase(KnowledgeBase):
     def __init__(self, base: KnowledgeBase, limits: Limits) -> None:
         store = LimitedStore(base._store, limits)
         super().__init__(config=base.config, clock=base._clock, store=store)
-        self._base = base
-        self._loaded_embedding = Embedding(store, base.config, base._embedding.encoders)
-
-    def encoder(self) -> Encoder | None:
-        return self._base.encoder()
-
-    def judge(self) -> Judge | None:
-        return self._base.judge()
-
-    def close(self) -> None:
-        """Release the view; `base` stays open."""
-        if self._loaded_searcher is not None:
-            self._loaded_searcher.close()
+        self._services = ServicesOfView(base._services, store, base.config, base._clock)
 
 
 class Views:

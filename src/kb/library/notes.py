@@ -1,19 +1,21 @@
-"""Notes and tags: values from callers are checked before anything is written."""
+"""Adds and edits notes, and changes tags. All values are checked before anything is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kb.errors import EditConflict, InvalidRequest, NotFound, check_choice, check_text, short_repr
 from kb.ingest.dates import expiry
+from kb.ingest.indexer import Indexer
 from kb.metadata import LANG_CHARS, MAX_TAGS, TAG_CHARS, check_metadata
 from kb.text.normalize import nfc
 from kb.types import KINDS, SCOPES, TRUSTS, Attributes
 
 if TYPE_CHECKING:
+    from kb.library.knowledge_base import KnowledgeBase
     from kb.ports import Store
     from kb.types import Document
 
@@ -21,7 +23,56 @@ _MAX_CHARS = 10_000_000  # fits in one line of an export
 _MAX_TITLE_CHARS = 10_000
 
 
-def attributes(
+def add(
+    kb: KnowledgeBase,
+    text: str,
+    *,
+    title: str | None,
+    tags: Iterable[str],
+    kind: str | None,
+    scope: str | None,
+    trust: str | None,
+    lang: str | None,
+    ttl: str | None,
+    metadata: Mapping[str, Any] | None,
+    on_warning: Callable[[str], None] | None,
+) -> Document:
+    """See `KnowledgeBase.add`."""
+    attributes = _attributes(
+        text, title=title, tags=tags, kind=kind, scope=scope, trust=trust, lang=lang, ttl=ttl,
+        metadata=metadata, now_s=kb._clock(),
+    )  # fmt: skip
+    indexer = Indexer(kb._store, kb.config, kb._clock)
+    doc_id = indexer.note(text, attributes, on_warning=on_warning).doc_id
+    return kb._store.catalog.documents_by_id([doc_id])[doc_id]
+
+
+def edit(
+    kb: KnowledgeBase,
+    name: str,
+    text: str,
+    *,
+    title: str | None,
+    tags: Iterable[str],
+    kind: str | None,
+    ttl: str | None,
+    version: str | None,
+) -> Document:
+    """See `KnowledgeBase.edit`."""
+    document = kb.document(name)
+    _check_editable(document, version)
+    attributes = _attributes(
+        text, title=title, tags=tags, kind=kind, scope=None, trust=None, lang=None, ttl=ttl,
+        metadata=None, now_s=kb._clock(),
+    )  # fmt: skip
+    attributes = _with_unchanged(attributes, document, ttl)
+    Indexer(kb._store, kb.config, kb._clock).note(text, attributes, replaces=document)
+    surplus = set(document.tags) - set(attributes.tags)
+    kb._store.catalog.tag(document.doc_id, (), surplus)
+    return kb.document(document.doc_path)
+
+
+def _attributes(
     text: str,
     *,
     title: str | None,
@@ -34,7 +85,7 @@ def attributes(
     metadata: Mapping[str, Any] | None,
     now_s: float,
 ) -> Attributes:
-    """Check the arguments of `KnowledgeBase.add`. Raises `InvalidRequest`."""
+    """Check the arguments of `add`. Raises `InvalidRequest`."""
     for name, value in (("title", title), ("lang", lang), ("ttl", ttl)):
         if value is not None:
             check_text(name, value)
@@ -70,7 +121,7 @@ def is_note(document: Document) -> bool:
 
 
 def version(document: Document) -> str:
-    """A digest of everything that an edit can change, by which a conflict is noticed."""
+    """A digest of everything that an edit can change, to detect conflicting edits."""
     from hashlib import sha256
 
     parts = (document.content_hash, document.title, sorted(document.tags), document.kind,
@@ -78,7 +129,7 @@ def version(document: Document) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:20]
 
 
-def check_editable(document: Document, expected: str | None) -> None:
+def _check_editable(document: Document, expected: str | None) -> None:
     """Raise `InvalidRequest` for a file, and `EditConflict` if the note is not at the version
     `expected`."""
     if not is_note(document):
@@ -91,8 +142,8 @@ def check_editable(document: Document, expected: str | None) -> None:
         )
 
 
-def edited(document: Document, attributes: Attributes, ttl: str | None) -> Attributes:
-    """The attributes of an edited note. Attributes that the edit omits are unchanged."""
+def _with_unchanged(attributes: Attributes, document: Document, ttl: str | None) -> Attributes:
+    """The attributes of an edited note, with those of `document` that an edit does not change."""
     return replace(
         attributes,
         scope=document.scope,

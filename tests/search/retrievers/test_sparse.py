@@ -64,7 +64,7 @@ def test_weighted_terms_alone(hybrid: KnowledgeBase, profile: str) -> None:
     assert (first.score_kind, first.sources, first.embedding_model) == (
         "sparse", ("sparse",), "weightless",
     )  # fmt: skip
-    query = hybrid._searcher._query_encoder.encode("harbour keys the the").sparse
+    query = hybrid._services.searcher._query_encoder.encode("harbour keys the the").sparse
     assert query is not None
     passage = hybrid._store.vectors.sparse_vectors(1, [first.chunk_id])[first.chunk_id]
     assert first.score == product(query, passage) > 1  # bit for bit
