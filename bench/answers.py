@@ -38,7 +38,7 @@ def main() -> int:
     queries = {line["_id"]: line["text"] for line in read_lines(folder / SET / "queries.jsonl.gz")}
     chosen = random.Random(3).sample(sorted(queries), min(most, len(queries)))
     foreign = list(_foreign(folder, most))
-    judged = dict(_judged(folder / SET))
+    judged = dict(_read_qrels(folder / SET))
     sentences = _answering_sentences(os.environ.get("KB_XQUAD"))
     with TemporaryDirectory() as scratch, KnowledgeBase(Path(scratch) / "kb.sqlite") as kb:
         paths = _fill(kb, folder / SET)
@@ -70,7 +70,7 @@ def _foreign(folder: Path, most: int) -> Iterator[str]:
         yield from random.Random(name).sample(texts, min(most // len(present), len(texts)))
 
 
-def _judged(folder: Path) -> Iterator[tuple[str, str]]:
+def _read_qrels(folder: Path) -> Iterator[tuple[str, str]]:
     for row in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
         query_id, doc_id, _ = row.split("\t")[:3]
         yield query_id, doc_id

@@ -238,7 +238,7 @@ def _fresh_rows() -> Iterator[tuple[object, ...]]:
     for count in COUNTS:
         path = store_of(count)
         store = SqliteStore(path)
-        store.vectors.dense.rewrite_file(*_connected(store))
+        store.vectors.dense.rewrite_file(*_connection(store))
         store.close()
         for backend in ("numpy", "sqlite-vec", "python"):
             if backend == "python" and count > 10_000:
@@ -257,7 +257,7 @@ def _fresh_rows() -> Iterator[tuple[object, ...]]:
                 )
 
 
-def _connected(store: SqliteStore) -> tuple[Any, Any]:
+def _connection(store: SqliteStore) -> tuple[Any, Any]:
     with store._database.reading() as connection:
         return connection, store.vectors.models()[0]
 
@@ -268,10 +268,10 @@ def dense() -> str:
     searches = table(f"Dense search, {DIMENSION} dimensions, warm", header, measured)
     columns = ("chunks", "by", "load numpy, ms", "first search, ms", "own memory, MB", "mapped, MB")
     fresh = table("The first dense search of a process, top 100", columns, list(_fresh_rows()))
-    return f"{searches}\n{fresh}\n{_while_written()}\n{_sizes(COUNTS[-1])}"
+    return f"{searches}\n{fresh}\n{_during_writes()}\n{_sizes(COUNTS[-1])}"
 
 
-def _while_written() -> str:
+def _during_writes() -> str:
     """Search after each write of ten unchanged vectors."""
     rows: list[tuple[object, ...]] = []
     for count in COUNTS:

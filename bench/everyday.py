@@ -14,7 +14,7 @@ are
   that of a question of another collection;
 - `memory`: how many hits the profile returns for a question of another collection.
 
-What is missed is printed, and the exit status is 1. KB_PASSAGES sets another number of passages.
+What is failures is printed, and the exit status is 1. KB_PASSAGES sets another number of passages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Figures:
         return (self.name, *pairs, f"{self.words:.3f}", *shares, f"{self.auroc:.3f}",
                 f"{self.memory:.2f}")  # fmt: skip
 
-    def missed(self) -> list[str]:
+    def failures(self) -> list[str]:
         """Descriptions of the figures that are too low."""
         found = []
         for label, (words, default), least in (
@@ -107,9 +107,9 @@ def main() -> int:
               "memory: hits, foreign")  # fmt: skip
     title = f"Everyday searches, at most {passages} passages of each collection"
     print(table(title, header, [each.row() for each in measured]))
-    missed = [line for each in measured for line in each.missed()]
-    print("\n".join(missed) or "Every required figure is reached.")
-    return 1 if missed else 0
+    failures = [line for each in measured for line in each.failures()]
+    print("\n".join(failures) or "Every required figure is reached.")
+    return 1 if failures else 0
 
 
 def measure(folder: Path, name: str, passages: int, encoder: Encoder) -> Figures:

@@ -70,7 +70,7 @@ def _docx(sections: Sections) -> bytes:
         + "<w:p>" + "".join(f"<w:r><w:t>{word} </w:t></w:r>" for word in _runs(text)) + "</w:p>"
         for heading, text in sections
     )  # fmt: skip
-    return _zipped(
+    return _zip(
         {
             "word/document.xml": f"<w:document {space}><w:body>{body}</w:body></w:document>",
             "word/styles.xml": styles,
@@ -97,10 +97,10 @@ def _epub(sections: Sections) -> bytes:
     container = "<container><rootfiles><rootfile full-path='b.opf'/></rootfiles></container>"
     package = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
     about = {"mimetype": "application/epub+zip", "META-INF/container.xml": container}
-    return _zipped(about | {"b.opf": package} | chapters)
+    return _zip(about | {"b.opf": package} | chapters)
 
 
-def _zipped(parts: dict[str, str]) -> bytes:
+def _zip(parts: dict[str, str]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in parts.items():
@@ -160,7 +160,7 @@ def write_pdf(path: Path, pages: int) -> Path:
         canvas.drawString(60, height - 40, "A paper about many things")
         canvas.drawCentredString(width / 2, 30, str(number))
         for side in range(2):
-            lines = list(_wrapped(canvas, prose.passage(2300), column))
+            lines = list(_wrap(canvas, prose.passage(2300), column))
             for line, text in enumerate(lines[:55]):
                 canvas.drawString(60 + side * (column + 20), height - 70 - 12 * line, text)
         canvas.showPage()
@@ -169,7 +169,7 @@ def write_pdf(path: Path, pages: int) -> Path:
     return path
 
 
-def _wrapped(canvas: Any, text: str, width: float) -> Iterable[str]:
+def _wrap(canvas: Any, text: str, width: float) -> Iterable[str]:
     line: list[str] = []
     filled = 0.0
     for word in text.split():

@@ -66,7 +66,7 @@ class Queries:
     def gain(self, weights: tuple[float, ...]) -> float:
         """The gain of `default` with these weights over the best retriever; computed once."""
         if weights not in self._known:
-            reached = self.worth(replace(DEFAULT, weights=_named(weights)))
+            reached = self.worth(replace(DEFAULT, weights=_by_name(weights)))
             self._known[weights] = reached - self.best_alone
         return self._known[weights]
 
@@ -94,7 +94,7 @@ def _only(each: QueryCandidates, names: Set[str]) -> QueryCandidates:
     return replace(each, by_retriever=found)
 
 
-def _named(weights: Sequence[float]) -> dict[str, float]:
+def _by_name(weights: Sequence[float]) -> dict[str, float]:
     return dict(zip(NAMES, weights, strict=True))
 
 
@@ -154,8 +154,8 @@ def _row(name: str, test: Queries, blind: Queries, fits: Mapping[str, Queries]) 
         name,
         *(f"{test.worth(DEFAULT, {each}):.3f}" if test.ran({each}) else "-" for each in NAMES),
         f"{test.worth(BY_RANK):.4f}",
-        _marked(test.worth(DEFAULT), best),
-        _marked(test.worth(replace(DEFAULT, weights=_named(weights))), best),
+        _mark(test.worth(DEFAULT), best),
+        _mark(test.worth(replace(DEFAULT, weights=_by_name(weights))), best),
         " ".join(f"{weight:.1f}" for weight in weights),
         *(
             _beside(test.worth(DEFAULT, names), test.best(names)) if test.ran(names) else "-"
@@ -165,12 +165,12 @@ def _row(name: str, test: Queries, blind: Queries, fits: Mapping[str, Queries]) 
     )
 
 
-def _marked(reached: float, limit: float) -> str:
+def _mark(reached: float, limit: float) -> str:
     return f"{reached:.4f}" + ("!" if reached < limit - MAY_LOSE else "")
 
 
 def _beside(reached: float, limit: float) -> str:
-    return f"{_marked(reached, limit)}/{limit:.3f}"
+    return f"{_mark(reached, limit)}/{limit:.3f}"
 
 
 if __name__ == "__main__":

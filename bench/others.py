@@ -50,7 +50,7 @@ def _dense(count: int) -> Iterator[tuple[object, ...]]:
         )
         return [one.chunk_id for one in hits.chunks]
 
-    yield from _measured("dense", list(queries), by_kb, _qdrant_dense(vectors), _lance(vectors))
+    yield from _measure_rows("dense", list(queries), by_kb, _qdrant_dense(vectors), _lance(vectors))
     store.close()
 
 
@@ -65,7 +65,7 @@ def _sparse(count: int) -> Iterator[tuple[object, ...]]:
         return [one.chunk_id for one in hits.chunks]
 
     queries = sparse.queries(QUERIES)
-    yield from _measured("sparse", queries, by_kb, _qdrant_sparse(sparse_vectors, count), None)
+    yield from _measure_rows("sparse", queries, by_kb, _qdrant_sparse(sparse_vectors, count), None)
     store.close()
 
 
@@ -74,7 +74,7 @@ def _sparse_store(count: int) -> Path:
     return path if path.exists() else sparse.store_of(count).path
 
 
-def _measured(
+def _measure_rows(
     what: str, queries: Sequence[Any], by_kb: Search, qdrant: Search | None, lance: Search | None
 ) -> Iterator[tuple[object, ...]]:
     ours = [set(by_kb(query)) for query in queries]

@@ -91,7 +91,7 @@ class Comparison:
         return (self.name, f"{self.passages:,}", *equal, f"{self.largest:.0e}", f"{recall:.4f}",
                 *ndcg)  # fmt: skip
 
-    def missed(self) -> list[str]:
+    def failures(self) -> list[str]:
         """Descriptions of what differs."""
         lines = [f"{count} lists differ: {kind}" for kind, count in self.different.items()]
         lost = self.ndcg[0] - self.ndcg[1]
@@ -137,9 +137,9 @@ def main() -> int:
               "nDCG@10, SQLite", "PostgreSQL")  # fmt: skip
     print(table(f"Equal lists of {TOP}, SQLite and PostgreSQL", header,
                 [each.row() for each in compared]))  # fmt: skip
-    missed = [line for each in compared for line in each.missed()]
-    print("\n".join(missed) or "All lists are equal.")
-    return 1 if missed else 0
+    failures = [line for each in compared for line in each.failures()]
+    print("\n".join(failures) or "All lists are equal.")
+    return 1 if failures else 0
 
 
 # --- collections ----------------------------------------------------------------------------------
@@ -147,8 +147,8 @@ def main() -> int:
 
 def _collection(folder: Path, name: str, present: Sequence[str], temporary: Path) -> Collection:
     if name != TOGETHER:
-        return _shortened(beir.load(folder / name))
-    parts = [_shortened(beir.load(folder / each)) for each in present]
+        return _shorten(beir.load(folder / name))
+    parts = [_shorten(beir.load(folder / each)) for each in present]
     corpus = temporary / "corpus.jsonl.gz"
     with gzip.open(corpus, "wt", encoding="utf-8", compresslevel=1) as file:
         for part in parts:
@@ -165,7 +165,7 @@ def _collection(folder: Path, name: str, present: Sequence[str], temporary: Path
     return Collection(TOGETHER, "test", queries, qrels, corpus)
 
 
-def _shortened(collection: Collection) -> Collection:
+def _shorten(collection: Collection) -> Collection:
     if not (limit := int(os.environ.get("KB_LIMIT", "0"))):
         return collection
     keys = list(collection.qrels)[:limit]
@@ -201,7 +201,7 @@ def _compare(collection: Collection, url: str, encoder: Encoder) -> Comparison:
             copy_store(first, second, _now(), lambda _done, _total: None)
             comparison = Comparison(collection.name, first.catalog.counts().chunks)
             _compare_lists(comparison, first, second, collection, encoder)
-            with _indexed(second):
+            with _force_index(second):
                 _compare_default(comparison, (first, second), setup, collection)
                 _measure_recall(comparison, second, collection, encoder)
         finally:
@@ -216,7 +216,7 @@ def _now() -> str:
 def _compare_lists(
     comparison: Comparison, first: Store, second: Store, collection: Collection, encoder: Encoder
 ) -> None:
-    vectors = _encoded(encoder, collection)
+    vectors = _encode(encoder, collection)
     for number, (query, (vector, weights)) in enumerate(vectors.items()):
         expected, found = (_lists(each, query, vector, weights) for each in (first, second))
         comparison.add(expected, found)
@@ -235,7 +235,7 @@ def _compare_lists(
             comparison.add(expected, found)
 
 
-def _encoded(
+def _encode(
     encoder: Encoder, collection: Collection
 ) -> dict[str, tuple[Sequence[float], Mapping[str, float]]]:
     vectors: dict[str, tuple[Sequence[float], Mapping[str, float]]] = {}
@@ -284,7 +284,7 @@ def _ranked(
 
 
 @contextmanager
-def _indexed(store: Store) -> Iterator[None]:
+def _force_index(store: Store) -> Iterator[None]:
     """Search by the HNSW index, even if the model has few vectors."""
     usual, dense.MIN_INDEXED = dense.MIN_INDEXED, 1
     try:
@@ -310,7 +310,7 @@ def _measure_recall(
     comparison: Comparison, store: Store, collection: Collection, encoder: Encoder
 ) -> None:
     (model, *_) = store.vectors.models()
-    for vector, _ in _encoded(encoder, collection).values():
+    for vector, _ in _encode(encoder, collection).values():
         exact, near = (
             store.vectors.nearest_dense(
                 model.model_id, vector, filters=Filters(), now=_now(), limit=TOP, exact=exact

@@ -72,11 +72,11 @@ def main() -> int:
     encoder, split = _encoder(), os.environ.get("KB_SPLIT", "test")
     rows, read, below = [], [], []
     for name in present:
-        report = _measured(folder / name, split, encoder)
+        report = _measure_methods(folder / name, split, encoder)
         rows += [_row(name, method, report) for method in report.methods]
         below += _below(name, report) if split == "test" else []
         if encoder is not None:
-            judged = _measured(folder / name, split, encoder, READ, READ_QUERIES)
+            judged = _measure_methods(folder / name, split, encoder, READ, READ_QUERIES)
             read += [_row(name, method, judged) for method in judged.methods]
         print(f"{name} measured", file=sys.stderr, flush=True)
     header = (
@@ -108,7 +108,7 @@ def _judge() -> Judge | None:
     return models.judge(Config())
 
 
-def _measured(
+def _measure_methods(
     data: Path,
     split: str,
     encoder: Encoder | None,

@@ -185,9 +185,7 @@ def memory_mb(pid: int) -> float:
     return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def measured(
-    name: str, args: list[str], options: argparse.Namespace
-) -> tuple[tuple[str, ...], str]:
+def measure(name: str, args: list[str], options: argparse.Namespace) -> tuple[tuple[str, ...], str]:
     """A row of the table, and a line about memory."""
     command = [sys.executable, "-m", "bench.serve", *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -242,7 +240,7 @@ def _compare(options: argparse.Namespace) -> None:
         "bare FastAPI route": ["--role", "bare"],
         "kb serve": ["--role", "kb", "--store", str(store)],
     }
-    results = [measured(name, args, options) for name, args in runs.items()]
+    results = [measure(name, args, options) for name, args in runs.items()]
     title = (
         f"{options.chunks:,} chunks, {options.connections} connections, lexical, vector and hybrid "
         f"in turn for {options.seconds:g} s, while notes are added"

@@ -78,7 +78,7 @@ def shape_fields(schema: JsonDict) -> list[Field]:
 def _fields(schema: JsonDict, root: JsonDict, prefix: str) -> Iterator[Field]:
     required = schema.get("required", ())
     for name, raw in schema.get("properties", {}).items():
-        value = _resolved(raw, root)
+        value = _resolve(raw, root)
         described = prose(value.get("description", ""))
         yield Field(prefix + name, type_text(raw, root), name in required, described)
         yield from _inside(value, root, prefix + name)
@@ -88,13 +88,13 @@ def _inside(value: JsonDict, root: JsonDict, name: str) -> Iterator[Field]:
     """The fields of an object, or of the objects in a list or a map."""
     yield from _fields(value, root, f"{name}.")
     if isinstance(items := value.get("items"), dict):
-        yield from _inside(_resolved(items, root), root, f"{name}[]")
+        yield from _inside(_resolve(items, root), root, f"{name}[]")
     if isinstance(others := value.get("additionalProperties"), dict):
-        inner = _resolved(others, root)
+        inner = _resolve(others, root)
         if "properties" in inner or "additionalProperties" in inner:
             yield from _inside(inner, root, f"{name}.*")
     for choice in value.get("oneOf", ()):
-        yield from _inside(_resolved(choice, root), root, name)
+        yield from _inside(_resolve(choice, root), root, name)
 
 
 def _conditional(schema: JsonDict) -> Iterator[Field]:
@@ -104,7 +104,7 @@ def _conditional(schema: JsonDict) -> Iterator[Field]:
     for part in schema.get("allOf", ()):
         kind = part.get("if", {}).get("properties", {}).get("kind", {}).get("const")
         if kind is not None:
-            for field in _fields(_resolved(part["then"], schema), schema, ""):
+            for field in _fields(_resolve(part["then"], schema), schema, ""):
                 found.setdefault(field.name, field)
                 kinds.setdefault(field.name, []).append(code(json.dumps(kind)))
     for name, field in found.items():
@@ -112,12 +112,12 @@ def _conditional(schema: JsonDict) -> Iterator[Field]:
         yield field._replace(required=False, description=described.strip())
 
 
-def _resolved(schema: JsonDict, root: JsonDict) -> JsonDict:
+def _resolve(schema: JsonDict, root: JsonDict) -> JsonDict:
     """`schema` with its reference resolved; keys beside the reference take precedence."""
     reference = schema.get("$ref", "")
     if not reference.startswith("#/$defs/"):
         return schema
-    target = _resolved(root["$defs"][reference.removeprefix("#/$defs/")], root)
+    target = _resolve(root["$defs"][reference.removeprefix("#/$defs/")], root)
     own = {key: value for key, value in schema.items() if key != "$ref"}
     both = target.get("properties", {}) | own.get("properties", {})
     return target | own | ({"properties": both} if both else {})
@@ -128,7 +128,7 @@ def type_text(raw: JsonDict, root: JsonDict) -> str:
     if (shape := raw.get("$ref", "")).startswith("urn:kb:"):
         name = shape.removeprefix("urn:kb:")
         return f"[{name}](#{anchor(name)})"
-    schema = _resolved(raw, root)
+    schema = _resolve(raw, root)
     if "const" in schema:
         return code(json.dumps(schema["const"]))
     if "enum" in schema:

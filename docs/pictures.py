@@ -215,12 +215,12 @@ def parts(
         ),
         "query": (
             f"The first {first} of each list, and of the sum. The table below has the numbers.",
-            "\n".join(_table(measured)) + f"\n\n{_filled(_citations(measured))}",
+            "\n".join(_table(measured)) + f"\n\n{_fill(_citations(measured))}",
         ),
         "filters": (
             f"Of ten hits without a filter, {len(within)} are of the requested type; "
             f"with the filter applied first, there are {len(kept)}.",
-            _filled(
+            _fill(
                 f"With `{wanted}`, the first {len(kept)} hits of this query have the ranks "
                 f"{_and(kept)} in the unfiltered list. A filter applied to the first ten hits "
                 f"would have left {len(within)} of them."
@@ -237,11 +237,11 @@ def parts(
 
 
 def _part(name: str, alt: str, text: str) -> str:
-    picture = _filled(f"![{alt}](../pictures/{name}.svg)")
+    picture = _fill(f"![{alt}](../pictures/{name}.svg)")
     return f"\n{picture}\n\n" + (f"{text}\n\n" if text else "")
 
 
-def _filled(text: str) -> str:
+def _fill(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 

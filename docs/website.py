@@ -122,7 +122,7 @@ def build() -> int:
 def page(name: str, pages: Mapping[str, str]) -> str:
     text = (REPOSITORY / name).read_text(encoding="utf-8")
     text = _INCLUDED.sub(lambda match: section(match[2], match[1], name), text)
-    return "".join(converted(indented(text), lambda link: site_link(link, name, pages)))
+    return "".join(convert_lines(indent_items(text), lambda link: site_link(link, name, pages)))
 
 
 def section(page: str, heading: str, into: str) -> str:
@@ -162,7 +162,7 @@ def _is_elsewhere(link: str) -> bool:
     return link.startswith(("#", "https:", "http:", "mailto:"))
 
 
-def indented(text: str) -> str:
+def indent_items(text: str) -> str:
     """Lists as Zensical's Markdown needs them: the content of an item is indented by four columns,
     and a blank line follows an item of several paragraphs."""
     lines = text.splitlines(keepends=True)
@@ -182,7 +182,7 @@ def indented(text: str) -> str:
     )
 
 
-def converted(text: str, convert_link: Callable[[str], str]) -> Iterator[str]:
+def convert_lines(text: str, convert_link: Callable[[str], str]) -> Iterator[str]:
     """The lines of a page with converted links, and with file names as titles of code blocks. Code
     blocks stay unchanged."""
     fence = ""

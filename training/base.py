@@ -43,10 +43,10 @@ def packed(onnx_bytes: bytes) -> dict[str, Any]:
     for node in graph.node:
         if node.op_type == "MatMulInteger" and node.input[1] in tensors:
             path = re.sub(r"\.(Gemm_)?MatMul_quant$", "", node.name.strip("/").replace("/", "."))
-            arrays |= _quantised(f"{path}.weight", node.input[1], tensors, turned=True)
+            arrays |= _quantized_tensor(f"{path}.weight", node.input[1], tensors, turned=True)
         elif node.op_type == "Gather" and node.input[0].endswith("embeddings.weight_quantized"):
             name = node.input[0].removesuffix("_quantized")
-            arrays |= _quantised(name, node.input[0], tensors, turned=False)
+            arrays |= _quantized_tensor(name, node.input[0], tensors, turned=False)
     for name, value in tensors.items():
         helper = name.endswith(("_scale", "_zero_point")) or "onnx::" in name
         if value.dtype == np.float32 and value.ndim >= 1 and not helper:
@@ -54,7 +54,9 @@ def packed(onnx_bytes: bytes) -> dict[str, Any]:
     return arrays
 
 
-def _quantised(name: str, tensor: str, tensors: dict[str, Any], *, turned: bool) -> dict[str, Any]:
+def _quantized_tensor(
+    name: str, tensor: str, tensors: dict[str, Any], *, turned: bool
+) -> dict[str, Any]:
     stem = tensor.removesuffix("_quantized")
     return {
         f"q|{name}": tensors[tensor].T if turned else tensors[tensor],

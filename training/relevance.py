@@ -156,7 +156,7 @@ def _fit_pieces(
         labels = np.array([each.about for each in chosen], float)
         offsets = np.array([logit(each.signals, bare) for each in chosen])
         bounded = np.array([True, False])
-        found = _least_loss(matrix, labels, _balanced(chosen), bounded, PENALTY, offsets)
+        found = _least_loss(matrix, labels, _balance_weights(chosen), bounded, PENALTY, offsets)
         added = {"pieces": round(float(found[1]), 4), "covered_pieces": round(float(found[0]), 4)}
         return bare._replace(weights={**bare.weights, **added})
 
@@ -298,7 +298,7 @@ def fit(
     center, scale = matrix.mean(0), matrix.std(0) + 1e-9
     standard = np.hstack([(matrix - center) / scale, np.ones((len(rows), 1))])
     bounded = np.array([*(name not in FREE for name in names), False])
-    found = _least_loss(standard, labels, _balanced(observations), bounded, penalty)
+    found = _least_loss(standard, labels, _balance_weights(observations), bounded, penalty)
     slopes = found[:-1] / scale
     chosen = {
         name: round(float(slope), 4)
@@ -346,7 +346,7 @@ def _least_loss(
     return at
 
 
-def _balanced(observations: Sequence[Observation]) -> Any:
+def _balance_weights(observations: Sequence[Observation]) -> Any:
     groups = [(each.collection, each.passages, each.about) for each in observations]
     sizes = Counter(groups)
     weights = np.array(

@@ -46,9 +46,9 @@ def float_state(path: Path) -> dict[str, torch.Tensor]:
     for node in graph.node:
         if node.op_type == "MatMulInteger":
             module = node.name.strip("/").replace("/", ".").removesuffix(".MatMul_quant")
-            state[f"{module}.weight"] = _dequantized(node.input[1], tensors).T
+            state[f"{module}.weight"] = _dequantize(node.input[1], tensors).T
         elif node.op_type == "Gather" and node.input[0].endswith("weight_quantized"):
-            state[node.input[0].removesuffix("_quantized")] = _dequantized(node.input[0], tensors)
+            state[node.input[0].removesuffix("_quantized")] = _dequantize(node.input[0], tensors)
         elif node.op_type == "Add" and any(name.startswith("onnx::Add") for name in node.input):
             # The exporter has stored the embedding of the only kind of segment as a constant.
             segment = tensors[next(name for name in node.input if name.startswith("onnx::Add"))]
@@ -62,7 +62,7 @@ def float_state(path: Path) -> dict[str, torch.Tensor]:
     }
 
 
-def _dequantized(name: str, tensors: dict[str, Any]) -> Any:
+def _dequantize(name: str, tensors: dict[str, Any]) -> Any:
     stem = name.removesuffix("_quantized")
     zero, scale = tensors[f"{stem}_zero_point"], tensors[f"{stem}_scale"]
     return (tensors[name].astype("f4") - zero.astype("f4")) * scale

@@ -120,11 +120,11 @@ class TrustStore:
         entry = self._entry(path, content)
         descriptor = os.open(entry, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "wb") as file:
-            file.write(os.fsencode(_resolved(path)) + b"\n")
+            file.write(os.fsencode(_resolve(path)) + b"\n")
 
     def remove(self, path: Path) -> int:
         """Revoke the trust in all contents at this path; return how many there were."""
-        subject = os.fsencode(_resolved(path)) + b"\n"
+        subject = os.fsencode(_resolve(path)) + b"\n"
         removed = 0
         for entry in self._entries():
             with suppress(FileNotFoundError):
@@ -151,9 +151,9 @@ class TrustStore:
     def _entry(self, path: Path, content: bytes) -> Path:
         from hashlib import sha256
 
-        return self.folder / sha256(os.fsencode(_resolved(path)) + b"\0" + content).hexdigest()
+        return self.folder / sha256(os.fsencode(_resolve(path)) + b"\0" + content).hexdigest()
 
 
-def _resolved(path: Path) -> str:
+def _resolve(path: Path) -> str:
     """Resolve links except in the last name: a link to a trusted file is not trusted."""
     return os.path.join(os.path.realpath(path.parent), path.name)

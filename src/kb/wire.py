@@ -144,14 +144,14 @@ def comparison(value: Comparison) -> JsonDict:
         "schema_version": "compare.v1",
         "query": value.query,
         "top": value.top,
-        "methods": {name: _compared(each) for name, each in value.methods.items()},
+        "methods": {name: _method_result(each) for name, each in value.methods.items()},
         "overlap": [asdict(pair) for pair in value.overlap],
         "shared_ms": value.shared_ms,
         "wall_ms": value.wall_ms,
     }
 
 
-def _compared(value: Compared) -> JsonDict:
+def _method_result(value: Compared) -> JsonDict:
     if value.error is not None:
         return {"error": dict(value.error)}
     return {
@@ -380,7 +380,7 @@ def diagnosis(value: Diagnosis) -> JsonDict:
 def read_request(data: Mapping[str, Any]) -> SearchRequest:
     """Read a `search_request.v1`."""
     switch = {"rerank": bool} if isinstance(data.get("rerank"), bool) else {}  # or a name
-    known = _checked(data, _REQUEST | switch, "search_request.v1")
+    known = _check_fields(data, _REQUEST | switch, "search_request.v1")
     if "query" not in known:
         raise InvalidRequest("search_request.v1 has no query", "send `query` as a string")
     if "filters" in known:
@@ -394,7 +394,7 @@ def read_filters(data: Mapping[str, Any]) -> Filters:
               if item.name != "limits"}  # fmt: skip
     single = {key: [value] if isinstance(value, str) and key in _LISTS else value
               for key, value in data.items()}  # fmt: skip
-    checked = _checked(single, shapes, "filters")
+    checked = _check_fields(single, shapes, "filters")
     for key in set(checked) & set(_LISTS):
         if not all(isinstance(value, str) for value in checked[key]):
             raise InvalidRequest(
@@ -404,7 +404,7 @@ def read_filters(data: Mapping[str, Any]) -> Filters:
     return Filters(**checked)
 
 
-def _checked(data: Mapping[str, Any], shapes: Mapping[str, type], name: str) -> JsonDict:
+def _check_fields(data: Mapping[str, Any], shapes: Mapping[str, type], name: str) -> JsonDict:
     """Return `data` without its nulls. Raises `InvalidRequest` for unknown fields and wrong
     types."""
     for key, value in data.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.cli.config_edit import edited
+from kb.cli.config_edit import edit_text
 from tests.cli.conftest import Run
 
 TEXT = """# my settings
@@ -34,13 +34,13 @@ top = 3
     ],
 )
 def test_one_setting_changes(section: str, name: str, value: object) -> None:
-    before, after = tomllib.loads(TEXT), tomllib.loads(edited(TEXT, section, name, value))
+    before, after = tomllib.loads(TEXT), tomllib.loads(edit_text(TEXT, section, name, value))
     table = before.setdefault(section, {})
     table.pop(name, None)
     if value is not None:
         table[name] = value
     assert after == before
-    assert "# my settings" in edited(TEXT, section, name, value)
+    assert "# my settings" in edit_text(TEXT, section, name, value)
 
 
 def test_set_and_unset(run: Run) -> None:

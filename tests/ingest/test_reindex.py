@@ -306,7 +306,10 @@ def test_an_encoder_that_is_given_again_is_used_again(kb: KnowledgeBase) -> None
         assert answers_by(again) == "second"
         half_built(again, Weightless())
     with KnowledgeBase(kb.path, encoder=Weightless()) as again:
-        assert again._services.embedding.encoders.next() is again._embedding.encoders.default()
+        assert (
+            again._services.embedding.encoders.next()
+            is again._services.embedding.encoders.default()
+        )
 
 
 def test_a_search_ends_with_the_encoder_it_began_with(

@@ -92,9 +92,9 @@ def ask_command(
                 else:
                     _write(answer, kb, invocation)
             else:
-                _write_written(conversation, text, kb, invocation)
+                _write_model_answer(conversation, text, kb, invocation)
             if conversation is not None and show_sent:
-                _show_sent(conversation)
+                _show_messages(conversation)
             text = _next_question() if interactive else ""
 
 
@@ -116,7 +116,7 @@ def _write_json(answer: Answer, conversation: Conversation | None) -> None:
     output.write_json(wire.answer(answer, written))
 
 
-def _write_written(
+def _write_model_answer(
     conversation: Conversation, question: str, kb: KnowledgeBase, invocation: Invocation
 ) -> None:
     """Write each sentence once it is complete and checked, and then the citations."""
@@ -138,7 +138,7 @@ def _write_written(
     last_hits.save(kb.path, invocation.terminal, uris)
 
 
-def _show_sent(conversation: Conversation) -> None:
+def _show_messages(conversation: Conversation) -> None:
     if not conversation.sent:
         output.note("nothing was sent")
     for message in conversation.sent:

@@ -75,7 +75,7 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
         text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", "check the file") from error
-    changed = edited(text, section, name, value)
+    changed = edit_text(text, section, name, value)
     if not _has_meaning(text, changed, section, name, value):
         raise ConfigError(f"kb cannot edit {path}", f"change {section}.{name} in an editor")
     if changed != text:
@@ -86,7 +86,7 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
         output.write(output.escape(str(path)))
 
 
-def edited(text: str, section: str, name: str, value: Any) -> str:
+def edit_text(text: str, section: str, name: str, value: Any) -> str:
     """The text of a settings file with a new value for one setting; without the setting if `value`
     is None."""
     lines = text.split("\n")

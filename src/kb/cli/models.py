@@ -101,7 +101,7 @@ def verify_command(invocation: Invocation, *, name: str | None) -> int:
 
     config = _config(invocation)
     selected = [models.info(config, name)] if name else models.models(config)
-    verified = [_verified(config, each, name) for each in selected]
+    verified = [_verify_model(config, each, name) for each in selected]
     if invocation.json:
         _write_json(verified)
     else:
@@ -112,7 +112,7 @@ def verify_command(invocation: Invocation, *, name: str | None) -> int:
     return 1 if any(each.problem or _is_unfit(each) for each in verified) else 0
 
 
-def _verified(config: Config, info: ModelInfo, name: str | None) -> ModelInfo:
+def _verify_model(config: Config, info: ModelInfo, name: str | None) -> ModelInfo:
     """Return the model with its problem, if any. A folder is looked up by its path."""
     from kb import models
 
@@ -218,7 +218,7 @@ def _encoding_lines(spec: ModelSpec, side: str, encoding: Encoding) -> list[str]
         facts["truncated"] = (
             f"the last {encoding.truncated} tokens exceed the limit of {spec.max_tokens}"
         )
-    return _aligned(facts)
+    return _align(facts)
 
 
 # --- formatting -----------------------------------------------------------------------------------
@@ -300,10 +300,10 @@ def _facts(info: ModelInfo) -> list[str]:
         "summary": info.summary,
         "in use": "yes" if info.in_use else "no",
     }
-    return _aligned({name: value for name, value in facts.items() if value})
+    return _align({name: value for name, value in facts.items() if value})
 
 
-def _aligned(facts: dict[str, str]) -> list[str]:
+def _align(facts: dict[str, str]) -> list[str]:
     console = output.Console.of(sys.stdout)
     width = max(map(len, facts))
     return [f"{console.style(f'{name:{width}}', bold=True)}  {output.escape(value)}"

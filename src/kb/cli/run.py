@@ -31,7 +31,7 @@ def run(args: Sequence[str], invocation: Invocation | None = None) -> int:
     try:
         return _status(args, invocation)
     except KeyboardInterrupt:
-        return _interrupted(invocation)
+        return _report_interrupt(invocation)
     except KbError as error:
         return _fail(error.code, error.message, error.hint, args, error.exit_status)
     except OSError as error:
@@ -55,13 +55,13 @@ def _other_error(error: Exception, invocation: Invocation, args: Sequence[str]) 
         import click
 
         if isinstance(error, click.Abort):
-            return _interrupted(invocation)
+            return _report_interrupt(invocation)
         if isinstance(error, click.ClickException):
             return _fail("usage", _message(error), _hint(error, args), args, USAGE)
-    return _interrupted(invocation) if is_interrupt(error) else _bug(error, invocation, args)
+    return _report_interrupt(invocation) if is_interrupt(error) else _bug(error, invocation, args)
 
 
-def _interrupted(invocation: Invocation) -> int:
+def _report_interrupt(invocation: Invocation) -> int:
     newline = "\n" if output.is_terminal(sys.stderr) else ""  # after the terminal's ^C
     output.note(newline + invocation.interrupt_message)
     return INTERRUPTED

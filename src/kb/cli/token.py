@@ -75,8 +75,8 @@ def add_command(
     """
     limits = Limits(
         tuple(scope),
-        tuple(_given(name.rstrip("/"), "--root") for name in root),
-        tuple(_given(tag.lstrip("#"), "--tags") for tag in split_commas(tags)),
+        tuple(_check_limit_name(name.rstrip("/"), "--root") for name in root),
+        tuple(_check_limit_name(tag.lstrip("#"), "--tags") for tag in split_commas(tags)),
     )
     if limits.roots:
         with invocation.open() as kb:
@@ -136,7 +136,7 @@ def list_command(invocation: Invocation) -> None:
     _write_list(invocation, _file(invocation).read())
 
 
-def _given(name: str, option_name: str) -> str:
+def _check_limit_name(name: str, option_name: str) -> str:
     """The name of a limit. An empty one would match no document."""
     if not name:
         raise InvalidRequest(f"{option_name} is empty", "name it, or leave the option out")

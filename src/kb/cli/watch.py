@@ -127,7 +127,7 @@ def _changes(report: IngestReport | None) -> str:
     return ", ".join(facts)
 
 
-def _failed(event: Event) -> str:
+def _failure_text(event: Event) -> str:
     assert event.error is not None
     return f"failed, retrying in {event.retry_s:.0f} s: {output.escape(event.error.message)}"
 
@@ -142,7 +142,7 @@ _LINES: dict[str, Callable[[Event], str]] = {
     "missing": lambda event: f"missing: {_paths(event)}; its documents are kept",
     "back": lambda event: f"back: {_paths(event)}",
     "embedded": lambda event: f"embedded {output.count(event.embedded, 'passage')}",
-    "failed": _failed,
+    "failed": _failure_text,
     "stopped": lambda _: "stopped",
 }
 

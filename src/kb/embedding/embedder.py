@@ -51,7 +51,7 @@ class EmbedProgress:
 OnEmbedded = Callable[[EmbedProgress], None]
 
 
-def wanted(spec: ModelSpec, tokens: str = "2-bit") -> frozenset[str]:
+def parts_to_store(spec: ModelSpec, tokens: str = "2-bit") -> frozenset[str]:
     """The parts to store: all that the model computes, except token vectors if the setting
     `models.tokens` is none."""
     return spec.gives & set(PARTS) - ({"tokens"} if tokens == "none" else set()) | {"dense"}
@@ -88,7 +88,7 @@ class Embedder:
         self._store = store
         self._exam = exam
         self._source = source
-        parts = wanted(encoder.spec) if want is None else frozenset(want)
+        parts = parts_to_store(encoder.spec) if want is None else frozenset(want)
         self._batches = BatchEncoder(encoder, parts & encoder.spec.gives | {"dense"})
         self._batch_size = batch_size
         self._commit_chunks = commit_chunks

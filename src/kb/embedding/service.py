@@ -271,7 +271,7 @@ class Embedding:
             self._store,
             encoder,
             source=source,
-            want=self._wanted(encoder),
+            want=self._parts_to_store(encoder),
             exam=self._config.models.exam,
             keep_old=keep_old,
             force=force,
@@ -383,7 +383,7 @@ class Embedding:
         encoder = None
         with suppress(KbError):  # without the encoder, its parts are unknown
             encoder = self.encoders.next() if role == "next" else self.encoders.current()
-        want = self._wanted(encoder) if encoder is not None else frozenset()
+        want = self._parts_to_store(encoder) if encoder is not None else frozenset()
         return Work(model, lacking(model, want), len(running), per_second)
 
     def _is_due(self, role: str, encoder: Encoder) -> bool:
@@ -393,7 +393,7 @@ class Embedding:
         spec = encoder.spec
         if (spec.name, spec.version) != (model.name, model.version):
             return True  # the run then raises the proper error
-        return self._store.queue.has_work(model.model_id, self._wanted(encoder) - {"dense"})
+        return self._store.queue.has_work(model.model_id, self._parts_to_store(encoder) - {"dense"})
 
     def _models(self) -> list[StoredModel]:
         return self._store.vectors.models() if self._store.exists() else []
@@ -409,14 +409,14 @@ class Embedding:
         return Embedder(
             self._store,
             encoder,
-            want=self._wanted(encoder),
+            want=self._parts_to_store(encoder),
             patient=patient,
             priorities=self._priorities,
             source=self.encoders.source("search"),
             exam=self._config.models.exam,
         )
 
-    def _wanted(self, encoder: Encoder) -> frozenset[str]:
-        from kb.embedding.embedder import wanted
+    def _parts_to_store(self, encoder: Encoder) -> frozenset[str]:
+        from kb.embedding.embedder import parts_to_store
 
-        return wanted(encoder.spec, self._config.models.tokens)
+        return parts_to_store(encoder.spec, self._config.models.tokens)

@@ -145,7 +145,7 @@ class Worker:
         try:
             report = self._step(retry=retry, stop=self._stop.is_set, on_progress=self._progress)
         except Exception as error:  # noqa: BLE001  # from a model, a library or the disk
-            return self._failed(error)
+            return self._record_failure(error)
         self._failures = 0
         if report is None:
             self._update(state="off", error=None, wait_s=0.0)
@@ -154,7 +154,7 @@ class Worker:
             self._update(state="idle", embedded=embedded, error=report.last_error, wait_s=0.0)
         return self._poll_s
 
-    def _failed(self, error: Exception) -> float:
+    def _record_failure(self, error: Exception) -> float:
         wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         expected = isinstance(error, KbError)

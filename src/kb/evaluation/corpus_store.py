@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kb.atomic import scratch_folder
 from kb.config import Config
-from kb.embedding.embedder import Embedder, EmbedProgress, wanted
+from kb.embedding.embedder import Embedder, EmbedProgress, parts_to_store
 from kb.errors import EvalDataError
 from kb.evaluation.beir import read_corpus
 from kb.evaluation.encoding_cache import cached_encoder
@@ -81,7 +81,7 @@ def open_corpus(
             elif collection.corpus_path is not None:
                 _index(collection.corpus_path, store, setup.config, report_progress)
             if setup.encoder is not None and want:
-                parts = want & wanted(setup.encoder.spec, tokens)
+                parts = want & parts_to_store(setup.encoder.spec, tokens)
                 _embed(store, setup, parts, report_progress)
             yield store
         finally:

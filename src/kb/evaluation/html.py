@@ -12,7 +12,14 @@ from typing import TypeVar
 
 from kb.evaluation import plots
 from kb.evaluation.metrics import Measure
-from kb.evaluation.report import caveat_lines, compares, counted, query_label, search_target, title
+from kb.evaluation.report import (
+    caveat_lines,
+    compares,
+    query_label,
+    search_target,
+    title,
+    with_noun,
+)
 from kb.evaluation.runs import Comparison, EvalReport, MethodResult
 
 HARDEST = 15
@@ -38,7 +45,7 @@ def to_html(report: EvalReport) -> str:
 
 
 def _subtitle(report: EvalReport) -> str:
-    queries = counted(len(report.query_ids), "query", "queries")
+    queries = with_noun(len(report.query_ids), "query", "queries")
     pieces = [f"split {report.split}, {queries}, {report.gain} gain", search_target(report)]
     if compares(report):
         pieces.append(f"compared with {report.baseline}")
@@ -114,10 +121,10 @@ def _cells(name: str, result: MethodResult, measure: Measure, *, is_baseline: bo
         return [*cells, "baseline", "", ""]
     if result.comparisons is None:
         return cells
-    return [*cells, *_compared(result.comparisons[measure])]
+    return [*cells, *_comparison_cells(result.comparisons[measure])]
 
 
-def _compared(one: Comparison) -> list[str]:
+def _comparison_cells(one: Comparison) -> list[str]:
     low, high = one.interval
     verdict = "better" if low > 0 else "worse" if high < 0 else "unsure"
     if low == high == 0:
@@ -220,7 +227,7 @@ def _every_query(report: EvalReport) -> str:
     measure = report.measures[0]
     rows = [_query_cells(report, measure, at) for at in range(len(report.query_ids))]
     table = _html_table(["query", *map(escape, report.methods)], rows, kind="heat")
-    summary = f"All {counted(len(rows), 'query', 'queries')}, {measure}"
+    summary = f"All {with_noun(len(rows), 'query', 'queries')}, {measure}"
     return f"<section><details><summary>{escape(summary)}</summary>{table}</details></section>"
 
 

@@ -42,8 +42,8 @@ def ndcg(
     possible."""
     gain_of = _GAINS[check_choice("gain", gain, GAINS)]
     gains = {doc_id: gain_of(judgments[doc_id]) for doc_id in _relevant(judgments)}
-    gained = _discounted(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
-    ideal = _discounted(sorted(gains.values(), reverse=True)[:k])
+    gained = _discounted_gain(gains.get(doc_id, 0.0) for doc_id in _top(ranked_ids, k))
+    ideal = _discounted_gain(sorted(gains.values(), reverse=True)[:k])
     return gained / ideal if ideal else 0.0
 
 
@@ -88,7 +88,7 @@ def _top(ranked_ids: Iterable[str], k: int | None) -> list[str]:
     return distinct(ranked_ids)[:k]
 
 
-def _discounted(gains: Iterable[float]) -> float:
+def _discounted_gain(gains: Iterable[float]) -> float:
     return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
 
 

@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     name_chars: int
     most_ticks: int
 
-    def clipped(self, name: str) -> str:
+    def clip(self, name: str) -> str:
         return name if len(name) <= self.name_chars else name[: self.name_chars - 1] + "…"
 
 
@@ -89,7 +89,7 @@ def _interval(each: Estimate, x: Callable[[float], float], y: float, frame: Fram
         "/>"
     )
     dot = f'<circle class="dot {kind}" cx="{x(each.mean):.1f}" cy="{y}" r="5"/>'
-    name = _text(frame.left - 12, y + 4, frame.clipped(each.name), "name end")
+    name = _text(frame.left - 12, y + 4, frame.clip(each.name), "name end")
     figure = _text(frame.width - frame.right + 12, y + 4, f"{each.mean:.3f}", "figure")
     return f"<g><title>{escape(tooltip)}</title>{name}{bar}{dot}{figure}</g>"
 
@@ -150,7 +150,7 @@ def _labels(
         lines[at] = min(lines[at], floor_y)
     return [
         f'<path class="leader" d="M{x:.1f} {y:.1f}L{column - 14:.1f} {line:.1f}h10"/>'
-        + _text(column, line + 4, frame.clipped(name), "name")
+        + _text(column, line + 4, frame.clip(name), "name")
         for (name, x, y), line in zip(ordered, lines, strict=True)
     ]
 

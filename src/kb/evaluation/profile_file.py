@@ -54,7 +54,7 @@ def write_profile(path: Path, name: str, table: Mapping[str, Any]) -> None:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         kept = _without(before, name).rstrip("\n")
         after = f"{kept}\n\n{text}" if kept else text
-        if _parsed(after) != _expected(before, name, table):
+        if _parse(after) != _expected_tables(before, name, table):
             raise ConfigError(f"cannot add a profile to {path} safely", f"add by hand:\n{text}")
         # A link in a folder from somebody else could lead anywhere.
         with atomic_path(path, overwrite=True, follow_links=path == user_file()) as part:
@@ -101,11 +101,11 @@ def _without(text: str, name: str) -> str:
     return "".join(kept)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _expected(before: str, name: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    parsed = _parsed(before)
+def _expected_tables(before: str, name: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    parsed = _parse(before)
     parsed["profiles"] = {**parsed.get("profiles", {}), name: json.loads(json.dumps(table))}
     return parsed

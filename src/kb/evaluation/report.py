@@ -110,9 +110,9 @@ def to_table(report: EvalReport, *, per_query: bool = False) -> str:
     """Format the report as text: a section for each measure and one for latency, with a line per
     method; with `per_query`, a line per query; and the caveats."""
     sections = _sections(report)
-    blocks = _aligned(sections)
+    blocks = _align(sections)
     if per_query:
-        blocks += _aligned([_query_rows(report)])
+        blocks += _align([_query_rows(report)])
     if caveats := caveat_lines(report):
         blocks.append("\n".join(f"note: {line}" for line in caveats))
     head = "\n".join(filter(None, [title(report), search_target(report)]))
@@ -125,14 +125,14 @@ def to_markdown(report: EvalReport, *, per_query: bool = False) -> str:
     if per_query:
         sections.append(_query_rows(report))
     target = search_target(report)
-    blocks = [f"### {_escaped(title(report))}", *([_escaped(target)] if target else [])]
+    blocks = [f"### {_escape(title(report))}", *([_escape(target)] if target else [])]
     blocks += map(_markdown_table, sections)
-    blocks += [f"- {_escaped(line)}" for line in caveat_lines(report)]
+    blocks += [f"- {_escape(line)}" for line in caveat_lines(report)]
     return "\n\n".join(blocks)
 
 
 def title(report: EvalReport) -> str:
-    queries = counted(len(report.query_ids), "query", "queries")
+    queries = with_noun(len(report.query_ids), "query", "queries")
     return f"{report.data}, split {report.split}: {queries}, {report.gain} gain"
 
 
@@ -146,10 +146,10 @@ def search_target(report: EvalReport) -> str:
     if report.documents is None:
         return ""
     model = "words only" if report.model is None else f"model {report.model}"
-    return f"searched: {counted(report.documents, 'document', 'documents')}, {model}"
+    return f"searched: {with_noun(report.documents, 'document', 'documents')}, {model}"
 
 
-def counted(count: int, one: str, many: str) -> str:
+def with_noun(count: int, one: str, many: str) -> str:
     return f"1 {one}" if count == 1 else f"{count:,} {many}"
 
 
@@ -157,7 +157,7 @@ def caveat_lines(report: EvalReport) -> list[str]:
     """The caveats of the results, one line each."""
     caveats, lines = report.caveats, _weak(report)
     if missing := caveats.unknown_documents:
-        judged = counted(len(missing), "judged document is", "judged documents are")
+        judged = with_noun(len(missing), "judged document is", "judged documents are")
         lines.append(f"{judged} missing, such as {missing[0]}; counted as not found")
     for count, why in (
         (caveats.lost_queries, "all relevant documents are missing; counted as 0"),
@@ -165,7 +165,7 @@ def caveat_lines(report: EvalReport) -> list[str]:
         (caveats.unjudged_queries, "no judgments in any split; not run"),
     ):
         if count:
-            lines.append(f"{counted(count, 'query', 'queries')}: {why}")
+            lines.append(f"{with_noun(count, 'query', 'queries')}: {why}")
     alike: dict[tuple[str, str, int], list[str]] = {}
     for name, result in report.methods.items():
         for (part, reason), count in result.degraded.items():
@@ -181,13 +181,13 @@ def _weak(report: EvalReport) -> list[str]:
     """Caveats about results that are weak evidence."""
     lines, queries = [], len(report.query_ids)
     if queries < FEW_QUERIES:
-        number = counted(queries, "query is", "queries are")
+        number = with_noun(queries, "query is", "queries are")
         lines.append(f"{number} too few: the intervals are too narrow by an unknown amount")
     documents = report.documents
     deep = [str(m) for m in report.measures if m.name in ("Recall", "Success")
             and m.k is not None and documents is not None and m.k >= documents]  # fmt: skip
     if deep and documents is not None:
-        size = counted(documents, "document", "documents")
+        size = with_noun(documents, "document", "documents")
         lines.append(f"{', '.join(deep)}: always 1 for a method that returns all {size}")
     return lines
 
@@ -263,7 +263,7 @@ def query_label(report: EvalReport, query_id: str, most_chars: int) -> str:
     return label if len(label) <= most_chars else label[: most_chars - 1] + "…"
 
 
-def _aligned(sections: Sequence[Sequence[_Row]]) -> list[str]:
+def _align(sections: Sequence[Sequence[_Row]]) -> list[str]:
     """Format sections that share their columns."""
     widths = _widths([row for section in sections for row in section])
     return ["\n".join(_line(row, widths) for row in section) for section in sections]
@@ -289,7 +289,7 @@ def _markdown_table(rows: Sequence[_Row]) -> str:
     columns = max(map(len, rows))
     lines = []
     for name, *figures in rows:
-        cells = [_escaped(name.strip()), *map(_figure, figures)]
+        cells = [_escape(name.strip()), *map(_figure, figures)]
         lines.append("| " + " | ".join([*cells, *[""] * (columns - len(cells))]) + " |")
     lines.insert(1, "|" + "|".join(["---", *["---:"] * (columns - 1)]) + "|")
     return "\n".join(lines)
@@ -297,7 +297,7 @@ def _markdown_table(rows: Sequence[_Row]) -> str:
 
 def _figure(text: str) -> str:
     """Write an interval as `low to high`."""
-    return " to ".join(text.split(" ")) if _INTERVAL.fullmatch(text) else _escaped(text)
+    return " to ".join(text.split(" ")) if _INTERVAL.fullmatch(text) else _escape(text)
 
 
 _INTERVAL = re.compile(r"[+-]?[0-9.]+ [+-]?[0-9.]+")
@@ -306,6 +306,6 @@ _INTERVAL = re.compile(r"[+-]?[0-9.]+ [+-]?[0-9.]+")
 _MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\|*_`<>[]#"})
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape Markdown in queries and names."""
     return text.translate(_MARKDOWN)

@@ -96,7 +96,7 @@ def tune(
     check_choice("profile", profile, profile_names(setup.config.profiles))
     base = resolve(profile, setup.config.profiles)
     wanted = parse_measure(measure)
-    split, report_split = _chosen(data, split, report_split)
+    split, report_split = _choose_splits(data, split, report_split)
     collection = load_collection(data, judgments, split, limit_queries)
     held_out = None if report_split is None else load_collection(data, judgments, report_split)
     collection, left_out = _without(collection, held_out)
@@ -145,7 +145,7 @@ def tune(
 # --- data -----------------------------------------------------------------------------------------
 
 
-def _chosen(
+def _choose_splits(
     data: Path | None, split: str | None, report_split: str | None
 ) -> tuple[str | None, str | None]:
     """The splits for fitting and for measuring, if there are two. `test` is used for fitting only
@@ -242,7 +242,7 @@ class Scoreboard:
 
     def _of(self, setting: Setting | None) -> dict[str, float]:
         if setting not in self._values:
-            profile = changed(self.base, setting)
+            profile = with_setting(self.base, setting)
             self._values[setting] = {
                 query_id: self._score(query_id, each.fuse(profile))
                 for query_id, each in self.retrieved.items()
@@ -255,7 +255,7 @@ class Scoreboard:
         return self.measure.score(top, self.collection.qrels[query_id], self.gain)
 
 
-def changed(base: Profile, setting: Setting | None) -> Profile:
+def with_setting(base: Profile, setting: Setting | None) -> Profile:
     if setting is None:
         return base
     return replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kb.evaluation.profile_file import toml_line
-from kb.evaluation.report import caveat_lines, counted, to_dict
+from kb.evaluation.report import caveat_lines, to_dict, with_noun
 from kb.evaluation.tuning import CURRENT, TUNED, Tuning
 from kb.types import JsonDict
 
@@ -50,15 +50,15 @@ def _notes(tuning: Tuning) -> Iterator[str]:
     if tuning.rerank != "none":
         yield (f"reranking ({tuning.rerank}) is unchanged: fitted without it, measured with it")
     if tuning.folds is not None and tuning.better:
-        fitted = counted(tuning.queries, "query", "queries")
+        fitted = with_noun(tuning.queries, "query", "queries")
         yield f"the written settings are fitted to all {fitted}; to measure them, use other queries"
     if tuning.left_out:
-        left = counted(tuning.left_out, "query", "queries")
+        left = with_noun(tuning.left_out, "query", "queries")
         yield f"{left} excluded from the fit, because they are also in {tuning.report_split}"
 
 
 def _title(tuning: Tuning) -> str:
-    fitted = f"{counted(tuning.queries, 'query', 'queries')} of split {tuning.split}"
+    fitted = f"{with_noun(tuning.queries, 'query', 'queries')} of split {tuning.split}"
     return (
         f"{tuning.data}: profile {tuning.profile}, {tuning.tried} settings tried on {fitted} by "
         f"{tuning.measure}, {tuning.gain} gain"
@@ -68,7 +68,7 @@ def _title(tuning: Tuning) -> str:
 def _figures(tuning: Tuning) -> str:
     count = len(tuning.report.query_ids)
     where = f"split {tuning.report_split}" if tuning.folds is None else f"{tuning.folds} folds"
-    rows = [f"{'':9}  fitted  measured on {where}, {counted(count, 'query', 'queries')}"]
+    rows = [f"{'':9}  fitted  measured on {where}, {with_noun(count, 'query', 'queries')}"]
     for name, fitted in ((CURRENT, tuning.fit_current), (TUNED, tuning.fit_tuned)):
         score = tuning.report.methods[name].scores[tuning.measure]
         low, high = score.interval

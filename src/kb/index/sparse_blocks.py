@@ -24,7 +24,7 @@ class Block(NamedTuple):
     weights: bytearray
     places: array[int]
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         return bytes(self.weights) + sparse_weights.pack(self.places)
 
 

@@ -76,7 +76,9 @@ class RootScan:
     def unselected_files(self) -> list[FileState]:
         """The records of files that exist, but that this run did not include because they are
         hidden or linked. An earlier run did, and its documents may have tags from the user."""
-        return [state for state in self._unseen_files(self.kept_paths) if self._unselected(state)]
+        return [
+            state for state in self._unseen_files(self.kept_paths) if self._is_unselected(state)
+        ]
 
     def _unseen_files(self, present: Set[str]) -> list[FileState]:
         return [
@@ -88,7 +90,7 @@ class RootScan:
             and not any(is_within(path, unseen) for unseen in self.walk.unseen)
         ]
 
-    def _unselected(self, state: FileState) -> bool:
+    def _is_unselected(self, state: FileState) -> bool:
         if self.hidden and self.follow_links:
             return False
         inside = _path_inside(state)
@@ -101,9 +103,12 @@ class RootScan:
         return not self.follow_links and any(map(os.path.islink, islice(steps, 1, None)))
 
     def _missing(self, present: Set[str]) -> tuple[list[FileState], list[str]]:
-        missing = [state for state in self._unseen_files(present) if not self._unselected(state)]
-        unmounted = {device: folder for device in {state.device for state in missing}
-                     if (folder := self._unmounted(device, missing)) is not None}  # fmt: skip
+        missing = [state for state in self._unseen_files(present) if not self._is_unselected(state)]
+        unmounted = {
+            device: folder
+            for device in {state.device for state in missing}
+            if (folder := self._unmounted_folder(device, missing)) is not None
+        }
         # Files below such a folder may have been read from another disk that was mounted there.
         folders = set(unmounted.values())
         removed = [
@@ -114,7 +119,7 @@ class RootScan:
         ]
         return removed, sorted(map(file_names.portable_path, unmounted.values()))
 
-    def _unmounted(self, device: int | None, missing: Iterable[FileState]) -> str | None:
+    def _unmounted_folder(self, device: int | None, missing: Iterable[FileState]) -> str | None:
         """The folder where the file system `device` was mounted, if it no longer is: none of its
         files is present, and the folder that should hold them is on another device."""
         # Includes recorded device numbers, since a file system may get a new one when it is
@@ -162,7 +167,7 @@ def scan_root(
     return RootScan(
         target,
         root,
-        _unclaimed(result, target.path, store, roots),
+        _drop_claimed(result, target.path, store, roots),
         states,
         hidden=config.hidden,
         follow_links=config.follow_links,
@@ -216,7 +221,9 @@ def _single_files(folder: str, paths: Iterable[str]) -> WalkResult:
     return WalkResult(tuple(files), tuple(skipped), tuple(unseen))
 
 
-def _unclaimed(result: WalkResult, folder: str, store: Store, roots: Sequence[Root]) -> WalkResult:
+def _drop_claimed(
+    result: WalkResult, folder: str, store: Store, roots: Sequence[Root]
+) -> WalkResult:
     """Drop the files that are already documents of a root of single files."""
     base = file_names.portable_path(folder)
     claimed = {

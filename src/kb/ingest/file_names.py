@@ -44,7 +44,7 @@ def portable(names: Sequence[str]) -> list[str]:
         text = _readable(name)
         # Two forms of one text (`é` as one or two characters): the non-NFC form shows its bytes.
         if text in taken or (text != name and text in present):
-            text = _escaped(name)
+            text = _escape(name)
         taken.add(text)
         texts.append(text)
     return texts
@@ -60,7 +60,7 @@ def _readable(name: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return _disk_bytes(name).decode("ascii", "backslashreplace")
 
 

@@ -41,7 +41,7 @@ def legacy_encoding(data: bytes) -> Encoding | None:
     if b"\0" in data or (_UTF8_LETTER.search(data[:_SAMPLE_BYTES]) and _mostly_utf8(data)):
         return None
     for encoding, fits in _CANDIDATES:
-        text = _decoded(data, encoding.codec)
+        text = _decode_sample(data, encoding.codec)
         if text is not None and fits(text):
             return encoding
     return _WESTERN if _is_western(data) else None
@@ -77,7 +77,7 @@ def _mostly_utf8(data: bytes) -> bool:
     return 10 * sum(map(len, _UTF8_LETTER.findall(sample))) >= 9 * high
 
 
-def _decoded(data: bytes, codec: str) -> str | None:
+def _decode_sample(data: bytes, codec: str) -> str | None:
     """The beginning of `data` as text; None if any of it is not valid."""
     decoder = codecs.getincrementaldecoder(codec)()
     try:

@@ -53,13 +53,13 @@ def export(
     atomic.check_not_store(path, store.path)
     with atomic.open_stream(path) as device:
         if device is not None:
-            with _compressed(device, path) as stream:
+            with _compress(device, path) as stream:
                 return _write(store, stream, on_progress, vectors)
     mode = stat.S_IMODE(store.path.stat().st_mode) if store.path.exists() else 0o600
     with (
         atomic.atomic_path(path, overwrite=overwrite, mode=mode, follow_links=True) as part,
         open(part, "wb") as file,
-        _compressed(file, path) as stream,
+        _compress(file, path) as stream,
     ):
         return _write(store, stream, on_progress, vectors)
 
@@ -130,7 +130,7 @@ def _check_not_inside(store: Store, root: Root, path: str) -> None:
             )
 
 
-def unattached(store: Store, root: Root) -> list[str]:
+def missing_files_note(store: Store, root: Root) -> list[str]:
     """A note about the documents of a root whose files are missing, if there are any."""
     count = sum(state.detached for state in store.catalog.file_states(root.root_id).values())
     if not count:
@@ -164,7 +164,7 @@ def _write(store: Store, stream: IO[bytes], on_progress: OnProgress, vectors: bo
 
 
 @contextmanager
-def _compressed(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
+def _compress(file: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
     """Compress what is written to `file` if the target ends in `.gz`. The result contains neither
     name nor time, so that equal stores produce equal files."""
     if target.suffix != ".gz":
@@ -214,13 +214,13 @@ class _BoundedReader:
 
     def __init__(self, stream: gzip.GzipFile, compressed: _ByteCounter) -> None:
         self._stream = stream
-        self._compressed = compressed
+        self._compress = compressed
         self._count = 0
 
     def readline(self, limit: int) -> bytes:
         line = self._stream.readline(limit)
         self._count += len(line)
-        if self._count > max(_UNCHECKED_BYTES, _MAX_EXPANSION * self._compressed.count):
+        if self._count > max(_UNCHECKED_BYTES, _MAX_EXPANSION * self._compress.count):
             raise BrokenImport(
                 f"it expands to more than {_MAX_EXPANSION} times its size",
                 "if this really is an export of kb, decompress it with gunzip and import "

@@ -78,7 +78,7 @@ def _checks(store: Store, now: str, source: EncoderSource, ingest: IngestConfig)
     yield Check("model", partial(_model, store, source))
     yield Check("files", partial(_files, store, ingest))
     yield Check("roots", partial(_roots, store))
-    yield Check("expired", partial(_expired, store, now))
+    yield Check("expired", partial(_expired_documents, store, now))
     yield Check("disk", partial(_disk, store))
 
 
@@ -227,7 +227,7 @@ def _roots(store: Store) -> Finding:
     return Finding("roots", "ok", what, to_do)
 
 
-def _expired(store: Store, now: str) -> Finding:
+def _expired_documents(store: Store, now: str) -> Finding:
     count = len(store.catalog.expired(now))
     what = f"{_count(count, 'expired document')} to remove"
     return Finding("expired", "warning" if count else "ok", what, "kb gc" if count else "")

@@ -151,7 +151,9 @@ class KnowledgeBase(RetrieverSearches):
         name, ingest = check_text("a folder's name", name), self.config.ingest
         paths, root = archive.attach(self._store, name, folder, ingest)
         report = self.ingest(*paths, on_progress=on_progress)
-        return replace(report, notes=(*report.notes, *archive.unattached(self._store, root)))
+        return replace(
+            report, notes=(*report.notes, *archive.missing_files_note(self._store, root))
+        )
 
     def add(
         self,

@@ -60,7 +60,7 @@ def edit(
 ) -> Document:
     """See `KnowledgeBase.edit`."""
     document = kb.document(name)
-    _check_editable(document, version)
+    check_editable(document, version)
     attributes = _attributes(
         text, title=title, tags=tags, kind=kind, scope=None, trust=None, lang=None, ttl=ttl,
         metadata=None, now_s=kb._clock(),
@@ -129,7 +129,7 @@ def version(document: Document) -> str:
     return sha256(repr(parts).encode()).hexdigest()[:20]
 
 
-def _check_editable(document: Document, expected: str | None) -> None:
+def check_editable(document: Document, expected: str | None) -> None:
     """Raise `InvalidRequest` for a file, and `EditConflict` if the note is not at the version
     `expected`."""
     if not is_note(document):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kb.ports import Store
 
 MAX_DOCUMENTS = 50_000
-_LISTED = 10  # documents of each list
+_MAX_LISTED = 10  # documents of each list
 _STALE_YEARS = 1
 _SAME = 0.97  # the cosine from which documents are near-duplicates
 
@@ -34,9 +34,9 @@ def statistics(documents: Sequence[Document], duplicates: Sequence[JsonDict], no
         "kinds": dict(Counter(each.kind or "none" for each in counted).most_common()),
         "formats": dict(Counter(each.type for each in counted).most_common()),
         "languages": dict(Counter(each.lang or "unknown" for each in counted).most_common()),
-        "most_read": _listed(most_read(counted)),
-        "stale": _listed(stale(counted, now)),
-        "orphans": _listed(orphans(counted)),
+        "most_read": _to_json(most_read(counted)),
+        "stale": _to_json(stale(counted, now)),
+        "orphans": _to_json(orphans(counted)),
         "near_duplicates": list(duplicates),
     }
 
@@ -94,14 +94,14 @@ def near_duplicates(store: Store, documents: Sequence[Document]) -> list[JsonDic
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
     similarity = np.triu(rows @ rows.T, k=1)
     pairs = np.argwhere(similarity >= _SAME)
-    ranked = sorted(((-float(similarity[a, b]), int(a), int(b)) for a, b in pairs))[:_LISTED]
+    ranked = sorted(((-float(similarity[a, b]), int(a), int(b)) for a, b in pairs))[:_MAX_LISTED]
     return [
-        {"documents": _listed([points[a][0], points[b][0]]), "similarity": round(-negative, 3)}
+        {"documents": _to_json([points[a][0], points[b][0]]), "similarity": round(-negative, 3)}
         for negative, a, b in ranked
     ]
 
 
-def _listed(documents: Sequence[Document]) -> list[JsonDict]:
+def _to_json(documents: Sequence[Document]) -> list[JsonDict]:
     return [
         {
             "doc_path": each.doc_path,
@@ -110,5 +110,5 @@ def _listed(documents: Sequence[Document]) -> list[JsonDict]:
             "updated_at": each.updated_at[:10],
             "access_count": each.access_count,
         }
-        for each in documents[:_LISTED]
+        for each in documents[:_MAX_LISTED]
     ]

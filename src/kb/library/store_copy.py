@@ -64,7 +64,7 @@ def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) 
         header = next(exported)
         unfinished = _UnfinishedCopy(source, target)
         unfinished.begin(header)
-        lines = chain([header], _hashed(exported, digest.update))
+        lines = chain([header], _hash_lines(exported, digest.update))
         report = target.maintenance.load_in_steps(lines, on_progress=on_progress)
         _verify_rows(source, target, report, digest.hexdigest())
         searches = _verify_searches(source, target, now)
@@ -125,7 +125,7 @@ class _UnfinishedCopy:
         return record if isinstance(record, dict) else None
 
 
-def _hashed(lines: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
+def _hash_lines(lines: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
     """Yield the lines, and hash them as they are read."""
     for line in lines:
         update(_comparable(line))

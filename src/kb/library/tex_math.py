@@ -156,7 +156,7 @@ class _Parser:
             raise _Unsupported
         nodes: list[Node] = []
         while not is_end():
-            node = self._scripted()
+            node = self._element_with_scripts()
             if node is not None:
                 nodes.append(node)
         self._depth -= 1
@@ -175,7 +175,7 @@ class _Parser:
         node = self._atom()
         return _element("mrow") if node is None else node
 
-    def _scripted(self) -> JsonDict | None:
+    def _element_with_scripts(self) -> JsonDict | None:
         """One element with its subscript and superscript."""
         base, over = _element("mrow"), False
         if self._peek() not in ("^", "_", "'"):
@@ -268,7 +268,7 @@ class _Parser:
         if name in _ALPHABETS:
             return _element("mi", _in_alphabet(self._name_or_letter(), _ALPHABETS[name]))
         if name == "left":
-            return self._fenced()
+            return self._fence()
         if name == "begin":
             return self._environment()
         if name in ("label", "tag"):
@@ -301,7 +301,7 @@ class _Parser:
         match = re.search(pattern, self._tex)
         return match[0][1:-1] if match else name
 
-    def _fenced(self) -> JsonDict:
+    def _fence(self) -> JsonDict:
         start = self._delimiter()
         row = self._row(lambda: self._peek() in ("\\right", None))
         self._expect("\\right")

@@ -39,7 +39,7 @@ def format_hits(
     room = max_chars - _FOOTER_CHARS - len(_NOTHING_RELEVANT)
     shown = _fit(map(_hit, hits), max(room, max_chars // 2))
     last = offset + len(shown)
-    footer = list(_degraded(response))
+    footer = list(_degradation_lines(response))
     if not shown:
         limit = f" with a relevance of at least {min_relevance:g}" if min_relevance else ""
         shown = [f"no hits after the first {offset}" if offset else f"nothing found{limit}"]
@@ -112,7 +112,7 @@ def _others(hit: Hit) -> str:
     return f"\n   [{hit.others}; to see them: collapse=false]" if hit.others else ""
 
 
-def _degraded(response: Response) -> Iterable[str]:
+def _degradation_lines(response: Response) -> Iterable[str]:
     """Yield a line per problem, without advice to run `kb embed`: the server embeds by itself."""
     for text in degradation_messages(response.degraded, can_embed=lambda: False):
         yield f"degraded: {escape(text)}"[:_FOOTER_CHARS]

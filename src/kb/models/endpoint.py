@@ -202,12 +202,12 @@ def _check_vectors(vectors: Sequence[Any], count: int, spec: ModelSpec) -> Seque
     """Return the vectors. Raises `ModelBroken` unless all are lists of finite numbers of the
     declared dimension or, if none is declared, of the same dimension."""
     if len(vectors) != count:
-        raise _broken(spec, f"{len(vectors)} vectors for {count} texts")
+        raise _broken_model(spec, f"{len(vectors)} vectors for {count} texts")
     for vector in vectors:
         if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
-            raise _broken(spec, "something other than a list of numbers")
+            raise _broken_model(spec, "something other than a list of numbers")
         if len(vector) != (expected := spec.dimension or len(vectors[0])):
-            raise _broken(spec, f"vectors of {len(vector)} dimensions instead of {expected}")
+            raise _broken_model(spec, f"vectors of {len(vector)} dimensions instead of {expected}")
     return vectors
 
 
@@ -224,10 +224,10 @@ def _normalize(vector: list[float], spec: ModelSpec) -> Vector[float]:
     try:
         return normalize(vector)
     except ValueError as error:
-        raise _broken(spec, f"a vector that {error}") from None
+        raise _broken_model(spec, f"a vector that {error}") from None
 
 
-def _broken(spec: ModelSpec, what: str) -> ModelBroken:
+def _broken_model(spec: ModelSpec, what: str) -> ModelBroken:
     return ModelBroken(
         f"the endpoint returned {what} for the model {spec.name}",
         "check models.endpoint_model and models.endpoint_dimension; if the model has changed, run: "

@@ -128,9 +128,9 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         if part != "dense":
             values = _one_row_per_token(values, tokens)
         if values.shape != expected:
-            raise _broken(self.spec, f"{part} has the shape {values.shape}, not {expected}")
+            raise _broken_model(self.spec, f"{part} has the shape {values.shape}, not {expected}")
         if not np.isfinite(values).all():
-            raise _broken(self.spec, f"{part} has values that are not finite")
+            raise _broken_model(self.spec, f"{part} has values that are not finite")
         return values
 
 
@@ -171,5 +171,5 @@ def _normalize(values: Array) -> Vector[float]:
         raise ModelBroken("the model returned a zero vector", HINT) from error
 
 
-def _broken(spec: ModelSpec, why: str) -> ModelBroken:
+def _broken_model(spec: ModelSpec, why: str) -> ModelBroken:
     return ModelBroken(f"{spec.name} {spec.version} returned no usable vector: {why}", HINT)

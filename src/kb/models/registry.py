@@ -145,8 +145,14 @@ def _reads(
 def models(config: Config) -> list[ModelInfo]:
     """Every available model, and the configured ones if they are folders."""
     used = (config.models.encoder, config.models.judge)
-    names = [*_bundled(), *_unbundled(config), *model_directory.names(), *_entry_point_names(GROUP),
-             *_entry_point_names(JUDGES), *filter(_is_path, used)]  # fmt: skip
+    names = [
+        *_bundled_names(),
+        *_other_names(config),
+        *model_directory.names(),
+        *_entry_point_names(GROUP),
+        *_entry_point_names(JUDGES),
+        *filter(_is_path, used),
+    ]
     return [_info_or_problem(config, name) for name in dict.fromkeys(names)]
 
 
@@ -231,7 +237,7 @@ def _info_of(manifest: Manifest, origin: str, config: Config, name: str) -> Mode
         size_bytes=manifest.size_bytes,
         licence=manifest.licence or None,
         summary=manifest.summary or None,
-        in_use=name == _configured(config, manifest.spec),
+        in_use=name == _configured_name(config, manifest.spec),
         device=describe(manifest, config),
         missing=() if origin == "kb" or manifest.spec.is_judge else _missing_parts(manifest),
     )
@@ -265,7 +271,7 @@ def _info_of_reserved(config: Config, name: str) -> ModelInfo:
     )  # fmt: skip
 
 
-def _configured(config: Config, spec: ModelSpec) -> str:
+def _configured_name(config: Config, spec: ModelSpec) -> str:
     """The configured model of the same kind."""
     return config.models.judge if spec.is_judge else config.models.encoder
 
@@ -281,13 +287,13 @@ def _info_of_plugin(config: Config, name: str) -> ModelInfo:
     spec: ModelSpec = _from_entry_point(name, group, config).spec
     point = _entry_point(name, group)
     origin = f"package {point.dist.name}" if point is not None and point.dist else "another package"
-    return ModelInfo(name, spec=spec, origin=origin, in_use=name == _configured(config, spec))
+    return ModelInfo(name, spec=spec, origin=origin, in_use=name == _configured_name(config, spec))
 
 
 # --- locations ------------------------------------------------------------------------------------
 
 
-def _bundled() -> list[str]:
+def _bundled_names() -> list[str]:
     folders = {path.parent for path in _HERE.glob(f"*/{manifests.NAME}")} - {*_FOLDERS.values()}
     return sorted([KB_MINI, *_FOLDERS, *(folder.name.replace("_", "-") for folder in folders)])
 
@@ -304,7 +310,7 @@ def _pair_spec() -> ModelSpec:
     return pair_spec(english.spec, others.spec)
 
 
-def _unbundled(config: Config) -> list[str]:
+def _other_names(config: Config) -> list[str]:
     """`use-multilingual` and the endpoint, if they are available or configured."""
     used = config.models.encoder
     installed = has_multilingual() or used == USE_MULTILINGUAL
@@ -317,7 +323,7 @@ def _names(group: str) -> list[str]:
     is_judge = group == JUDGES
     local = [
         name
-        for name in (*_bundled(), *model_directory.names())
+        for name in (*_bundled_names(), *model_directory.names())
         if (folder := _folder(name)) is not None
         and manifests.read(folder).spec.is_judge == is_judge
     ]

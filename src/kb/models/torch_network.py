@@ -61,7 +61,7 @@ class Network:
         self.layers = 0
         while f"bert.layers.{self.layers}.qkv" in self._linears:
             self.layers += 1
-        linears, names = _expected(self.layers)
+        linears, names = _expected_names(self.layers)
         missing = {*linears} - {*self._linears} | {*names} - {*self._state}
         if missing:
             raise KeyError(sorted(missing)[0])
@@ -82,7 +82,7 @@ class Network:
         from torch.nn import functional as nn
 
         column = mask[:, :, None].to(self.dtype)
-        hidden = self._hidden(ids, column)
+        hidden = self._hidden_states(ids, column)
         rarity, pieces = self._rarity(ids, mask)
         features = torch.cat([hidden, rarity.to(self.dtype), pieces.to(self.dtype)], -1)
         counts = (rarity > 0).float() * mask[:, :, None]
@@ -95,7 +95,7 @@ class Network:
         dense = nn.normalize(hidden[:, 0].float(), dim=-1)
         return Outputs(dense, passage * counts * root, query * counts * rarity / root, tokens)
 
-    def _hidden(self, ids: Any, column: Any) -> Any:
+    def _hidden_states(self, ids: Any, column: Any) -> Any:
         state = self._state
         x = state["bert.words.weight"][ids] + state["bert.positions.weight"][: ids.shape[1]]
         x = self._norm("bert.norm", x + state["bert.kind"])
@@ -141,7 +141,7 @@ class Network:
         return rarity[:, :, None], pieces[:, :, None]
 
 
-def _expected(layers: int) -> tuple[list[str], list[str]]:
+def _expected_names(layers: int) -> tuple[list[str], list[str]]:
     """The names of all linear functions and other weights of a network with this many layers."""
     linears = [f"{head}.{number}" for head in ("weight", "query_weight") for number in (0, 2)]
     norms = ["bert.norm"]

@@ -124,7 +124,7 @@ class Searcher:
                 if request.malformed == "raise":
                     raise
                 response = pipeline.run(replace(query, text=""), context.now)
-            return self._located(response, request)
+            return self._locate(response, request)
 
     def similarity(self, request: SearchRequest) -> TokenSimilarity | None:
         """The function that compares sentences with the query of a request; None if the store has
@@ -146,7 +146,7 @@ class Searcher:
             now=self.now(),
         )
 
-    def _located(self, response: Response, request: SearchRequest) -> Response:
+    def _locate(self, response: Response, request: SearchRequest) -> Response:
         """The response with the files of its hits and, if requested, their texts; and with what is
         wrong with the store's state."""
         if degraded := self._store.degraded():

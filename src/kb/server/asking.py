@@ -128,7 +128,7 @@ def router() -> APIRouter:
             media_type="text/event-stream",
         ),
     )
-    async def written(request: Request, context: Context) -> Response:
+    async def write_answer(request: Request, context: Context) -> Response:
         body = await context.body(request)
         turns = _read_turns(body.pop("turns", None))
         fields = check_fields(body, _WRITTEN_FIELDS, required=("question",))

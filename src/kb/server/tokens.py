@@ -125,13 +125,13 @@ class TokenFile:
         """Replace a token with a new one that has the same rights, and return it."""
         token = PREFIX + secrets.token_urlsafe(32)
         with self._changing() as records:
-            old = _known(records, name)
+            old = _find_record(records, name)
             records[name] = replace(old, digest=digest_of(token), created_at=utc_timestamp(now_s))
         return token
 
     def revoke(self, name: str) -> None:
         with self._changing() as records:
-            del records[_known(records, name).identity.name]
+            del records[_find_record(records, name).identity.name]
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, TokenRecord]]:
@@ -153,7 +153,7 @@ class TokenFile:
         )
 
 
-def _known(records: Mapping[str, TokenRecord], name: str) -> TokenRecord:
+def _find_record(records: Mapping[str, TokenRecord], name: str) -> TokenRecord:
     if name not in records:
         raise NotFound(f"no token {short_repr(name)}", "kb token list shows all tokens")
     return records[name]

@@ -125,8 +125,8 @@ class ResponseStream:
             else:
                 await self._send_small(message)
         except TimeoutError:
-            self.failure = _unread()
-            raise _unread() from None
+            self.failure = _unread_error()
+            raise _unread_error() from None
 
     async def _send_small(self, message: Message) -> None:
         async with asyncio.timeout(self._timeout.timeout_s):
@@ -158,7 +158,7 @@ class ResponseStream:
             await self._send(start)
 
 
-def _unread() -> ClientGone:
+def _unread_error() -> ClientGone:
     """Create a new error for each use: a shared one would keep the frames that raised it alive, and
     the body with them."""
     return ClientGone("the client does not read the response")

@@ -61,7 +61,7 @@ class WorkerPool:
         deadline = Deadline(timeout_s, setting=SETTING, outer=self._lifetime)
         future = self._submit(work, deadline)
         result = asyncio.ensure_future(asyncio.wrap_future(future))
-        disconnect = asyncio.ensure_future(_disconnected(request))
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
         start_s = timeout_s if start_timeout_s is None else start_timeout_s
         try:
             either: set[asyncio.Future[Any]] = {result, disconnect}
@@ -113,7 +113,7 @@ class WorkerPool:
         self._threads.shutdown(cancel_futures=True)
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Return when the client closes its connection. The body has already been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -87,7 +87,7 @@ class EncodingCache:
         self.path = path
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
-        self._connection = _opened(path)
+        self._connection = _open(path)
 
     @property
     def usable(self) -> bool:
@@ -144,7 +144,7 @@ class EncodingCache:
                 return
             today = int(time.time()) // _DAY_S
             rows = [
-                _written(model_id, text, encoding, today) for text, encoding in encodings.items()
+                _cache_row(model_id, text, encoding, today) for text, encoding in encodings.items()
             ]
             with self._connection as db:
                 db.executemany(
@@ -155,7 +155,7 @@ class EncodingCache:
                 )
 
 
-def _opened(path: Path) -> apsw.Connection | None:
+def _open(path: Path) -> apsw.Connection | None:
     """Open or create the file; None if that is not possible. A damaged file, or one with another
     layout, is deleted: it has no value."""
     for _ in range(2):
@@ -164,7 +164,7 @@ def _opened(path: Path) -> apsw.Connection | None:
             db = apsw.Connection(str(path))
             try:
                 db.set_busy_timeout(_BUSY_MS)
-                if _prepared(db):
+                if _prepare(db):
                     return db
             except apsw.Error:
                 pass
@@ -175,7 +175,7 @@ def _opened(path: Path) -> apsw.Connection | None:
     return None
 
 
-def _prepared(db: apsw.Connection) -> bool:
+def _prepare(db: apsw.Connection) -> bool:
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")  # lost rows are computed again
@@ -218,7 +218,7 @@ def _row(encoding: Encoding) -> _Row:
     )
 
 
-def _written(model_id: int, text: str, encoding: Encoding, today: int) -> Sequence[Any]:
+def _cache_row(model_id: int, text: str, encoding: Encoding, today: int) -> Sequence[Any]:
     row = _row(encoding)
     return (
         model_id, _key(text), today, row.size(), row.checksum(),

@@ -132,13 +132,13 @@ def _bytes_as_json(value: Any) -> JsonDict:
 def parse(raw: bytes, number: int) -> JsonDict:
     """Parse a line as an object. `number` is the line number for errors."""
     if len(raw) > _SMALL_BYTES and _structure(raw) > _MAX_VALUES:
-        raise broken(number, f"more than {_MAX_VALUES:,} values in one line")
+        raise broken_line(number, f"more than {_MAX_VALUES:,} values in one line")
     try:
         value = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise broken(number, f"not JSON ({error})") from error
+        raise broken_line(number, f"not JSON ({error})") from error
     if not isinstance(value, dict):
-        raise broken(number, "not a JSON object")
+        raise broken_line(number, "not a JSON object")
     return value
 
 
@@ -157,7 +157,7 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
     header = parse(raw, 1)
     version = header.get("schema_version")
     if not isinstance(version, str) or not version.startswith("export."):
-        raise broken(1, "not the header of an export")
+        raise broken_line(1, "not the header of an export")
     newer = header.get("store_schema")
     if version != SCHEMA or (isinstance(newer, int) and newer > store_schema):
         raise too_new(1, f"{version} of schema {newer}")
@@ -177,7 +177,7 @@ def header(raw: bytes, store_schema: int) -> JsonDict:
 def _check_marks(model: JsonDict) -> None:
     for mark in model["marks"] or ():
         if not isinstance(mark, list) or [type(each) for each in mark] != [str, str, int, int]:
-            raise broken(1, "an invalid exam result")
+            raise broken_line(1, "an invalid exam result")
 
 
 def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
@@ -185,7 +185,7 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
     value = parse(raw, number)
     kind = value.pop("record", None)
     if not isinstance(kind, str):
-        raise broken(number, "`record` is missing")
+        raise broken_line(number, "`record` is missing")
     if kind not in RECORDS:
         raise too_new(number, f"a record of kind {kind!r}")
     fields = {**RECORDS[kind], **_BESIDES.get(kind, {})}
@@ -193,7 +193,7 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
         value["embeddings"] = [_embedding(one, number) for one in value["embeddings"] or ()]
     for name, each in value.items():
         if bytes in fields.get(name, ()):
-            value[name] = _unpacked(each, number)
+            value[name] = _decode_bytes(each, number)
     _check(value, fields, number)
     _check_cells(TABLES[kind], value, number)
     _check_inside(value, number)
@@ -210,10 +210,10 @@ def record(raw: bytes, number: int) -> tuple[str, JsonDict]:
 def _embedding(value: Any, number: int) -> JsonDict:
     """Check one entry of a chunk's `embeddings`, and decode its vectors."""
     if isinstance(value, dict):
-        value |= {name: _unpacked(value.get(name), number) for name in ("dense", "tokens")}
+        value |= {name: _decode_bytes(value.get(name), number) for name in ("dense", "tokens")}
     checked = _check_object(value, EMBEDDING, number)
     if not all(type(weight) in (int, float) for weight in (checked["sparse"] or {}).values()):
-        raise broken(number, "the weight of a token is not a number")
+        raise broken_line(number, "the weight of a token is not a number")
     return checked
 
 
@@ -228,7 +228,7 @@ def as_columns(record: Mapping[str, Any]) -> JsonDict:
     }
 
 
-def broken(number: int, why: str) -> BrokenImport:
+def broken_line(number: int, why: str) -> BrokenImport:
     return BrokenImport(f"line {number}: {why}", "nothing was imported; export again")
 
 
@@ -238,19 +238,19 @@ def too_new(number: int, what: str) -> StoreTooNew:
     )
 
 
-def _unpacked(value: Any, number: int) -> Any:
+def _decode_bytes(value: Any, number: int) -> Any:
     """Decode a value that represents bytes."""
     if not isinstance(value, dict) or set(value) != {"base64"}:
         return value
     try:
         return base64.b64decode(value["base64"], validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise broken(number, f"not base64 ({error})") from error
+        raise broken_line(number, f"not base64 ({error})") from error
 
 
 def _check_object(value: Any, fields: Mapping[str, tuple[type, ...]], number: int) -> JsonDict:
     if not isinstance(value, dict):
-        raise broken(number, f"not an object: {short_repr(value)}")
+        raise broken_line(number, f"not an object: {short_repr(value)}")
     _check(value, fields, number)
     return value
 
@@ -262,18 +262,18 @@ def _check(
     optional: tuple[str, ...] = (),
 ) -> None:
     if missing := [name for name in fields if name not in value and name not in optional]:
-        raise broken(number, f"{missing[0]!r} is missing")
+        raise broken_line(number, f"{missing[0]!r} is missing")
     for name, each in value.items():
         if name not in fields:
             raise too_new(number, f"the field {name!r}")
         if type(each) not in fields[name] or each not in _CLOSED.get(name, (each,)):
-            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
+            raise broken_line(number, f"{name!r} cannot be {short_repr(each)}")
         if type(each) is int and not _fits(name, each):
-            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
+            raise broken_line(number, f"{name!r} cannot be {short_repr(each)}")
         if type(each) is str and not is_unicode(each):
-            raise broken(number, f"{name!r} is not Unicode text")
+            raise broken_line(number, f"{name!r} is not Unicode text")
         if type(each) is str and name in _TIMES and not _is_time(name, each):
-            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
+            raise broken_line(number, f"{name!r} cannot be {short_repr(each)}")
 
 
 def _is_time(name: str, value: str) -> bool:
@@ -304,30 +304,30 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
     """Check values that would make a search fail."""
     for span in value.get("spans", ()):
         if not column_checks.is_spans([span]) or not _is_place(span):
-            raise broken(number, f"not a span: {short_repr(span)}")
+            raise broken_line(number, f"not a span: {short_repr(span)}")
     if not column_checks.is_names(value.get("heading_path", [])):
-        raise broken(number, "a heading is not a string")
+        raise broken_line(number, "a heading is not a string")
     if not column_checks.is_names(value.get("user_tags", [])):
-        raise broken(number, "a tag is not a string")
+        raise broken_line(number, "a tag is not a string")
     if "metadata" in value:
         try:
             check_metadata(value["metadata"], stored=True)
         except InvalidRequest as error:
-            raise broken(number, error.message) from error
+            raise broken_line(number, error.message) from error
     if len(value.get("lang") or "") > LEGACY_TEXT_CHARS:
-        raise broken(number, f"'lang' is longer than {LEGACY_TEXT_CHARS:,} characters")
+        raise broken_line(number, f"'lang' is longer than {LEGACY_TEXT_CHARS:,} characters")
     tags = value.get("tags", dict.fromkeys(value.get("user_tags", ()), "user"))
     if len(tags) > LEGACY_TAGS:
-        raise broken(number, f"a document has more than {LEGACY_TAGS:,} tags")
+        raise broken_line(number, f"a document has more than {LEGACY_TAGS:,} tags")
     for tag, source in tags.items():
         if not tag:
-            raise broken(number, "a tag is empty")
+            raise broken_line(number, "a tag is empty")
         if len(tag) > LEGACY_TEXT_CHARS:
-            raise broken(
+            raise broken_line(
                 number, f"the tag {short_repr(tag)} is longer than {LEGACY_TEXT_CHARS:,} characters"
             )
         if source not in ("file", "user"):
-            raise broken(number, f"the tag {tag!r} cannot come from {source!r}")
+            raise broken_line(number, f"the tag {tag!r} cannot come from {source!r}")
 
 
 def _is_place(span: Mapping[str, Any]) -> bool:
@@ -345,14 +345,14 @@ def _check_root(value: Mapping[str, Any], number: int) -> None:
     """Check the name and the absolute path of a root, which may come from any operating system."""
     name = value["name"]
     if not name or "/" in name or "\0" in name or name.startswith("note:"):
-        raise broken(number, f"'name' of a root cannot be {short_repr(name)}")
+        raise broken_line(number, f"'name' of a root cannot be {short_repr(name)}")
     _check_folder("path", value, number)
 
 
 def _check_folder(name: str, value: Mapping[str, Any], number: int) -> None:
     path = os.fsdecode(value[name])
     if "\0" in path or not (posixpath.isabs(path) or ntpath.isabs(path)):
-        raise broken(number, f"{name!r} of a root cannot be {short_repr(path)}")
+        raise broken_line(number, f"{name!r} of a root cannot be {short_repr(path)}")
 
 
 def _check_place(value: Mapping[str, Any], number: int) -> None:
@@ -362,7 +362,7 @@ def _check_place(value: Mapping[str, Any], number: int) -> None:
             if value.get(name) is not None:
                 names_inside(os.fsdecode(value[name]))
         except OutsideRoot:
-            raise broken(number, f"{name!r} cannot be {short_repr(value[name])}") from None
+            raise broken_line(number, f"{name!r} cannot be {short_repr(value[name])}") from None
 
 
 def _check_cells(table: str, value: Mapping[str, Any], number: int) -> None:
@@ -372,4 +372,4 @@ def _check_cells(table: str, value: Mapping[str, Any], number: int) -> None:
         if each is None or cell.holds is None or name in JSON_COLUMNS:
             continue
         if not cell.holds(each):
-            raise broken(number, f"{name!r} cannot be {short_repr(each)}")
+            raise broken_line(number, f"{name!r} cannot be {short_repr(each)}")

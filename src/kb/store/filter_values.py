@@ -29,7 +29,7 @@ def date_bound(name: str, value: str) -> str:
     return utc_timestamp(moment.replace(tzinfo=UTC))
 
 
-def checked(filters: Filters) -> Filters:
+def normalize_filters(filters: Filters) -> Filters:
     """Normalize the filters to NFC, like stored text. Raises `InvalidRequest` for values that are
     empty or not strings."""
     if not isinstance(filters, Filters):

@@ -193,14 +193,14 @@ def _records(header: JsonDict, lines: Iterable[bytes]) -> Iterator[tuple[int, st
         kind, record = export_format.record(raw, number)
         seen[kind] += 1
         if seen[kind] > header["counts"][export_format.TABLES[kind]]:
-            raise export_format.broken(
+            raise export_format.broken_line(
                 number, f"more records of kind {kind} than the header declares"
             )
         yield number, kind, record
     for kind, table in export_format.TABLES.items():
         if seen[kind] != header["counts"][table]:
             expected = f"{header['counts'][table]} {table}, not {seen[kind]}"
-            raise export_format.broken(number, f"incomplete: the header declares {expected}")
+            raise export_format.broken_line(number, f"incomplete: the header declares {expected}")
 
 
 def _attempt(target: ImportTarget, number: int, step: Callable[[], None]) -> None:
@@ -211,7 +211,7 @@ def _attempt(target: ImportTarget, number: int, step: Callable[[], None]) -> Non
     try:
         step()
     except invalid as error:
-        raise export_format.broken(number, str(error)) from error
+        raise export_format.broken_line(number, str(error)) from error
 
 
 class _Restore:

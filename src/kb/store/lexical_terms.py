@@ -58,7 +58,7 @@ def match(search: LexicalSearch, query: LexicalQuery, *, every: bool, limit: int
     )
     if every:
         rows = search.every(query, words, parts)
-        return TextMatches(scored(rows), (), idf, frequencies)
+        return TextMatches(to_scores(rows), (), idf, frequencies)
     if not _most_matches(words, parts, counts):
         return TextMatches([], (), idf, frequencies)
     most = _COMMON * search.chunks
@@ -66,12 +66,12 @@ def match(search: LexicalSearch, query: LexicalQuery, *, every: bool, limit: int
     if dropped and _most_matches(rare_words, rare_parts, counts) >= limit:
         rows = search.any(rare_words, rare_parts)
         if len(rows) == limit:
-            return TextMatches(scored(rows), dropped, idf, frequencies)
+            return TextMatches(to_scores(rows), dropped, idf, frequencies)
     rows = search.any(words, parts)
-    return TextMatches(scored(rows), (), idf, frequencies)
+    return TextMatches(to_scores(rows), (), idf, frequencies)
 
 
-def scored(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
+def to_scores(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
     """Map BM25 of FTS5, where lower is better, to [0, 1), where higher is better [001]."""
     return [
         ScoredChunk(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
@@ -87,15 +87,15 @@ def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:
         alternatives = tuple(tuple(stems_of(each)) for each in word)
         if len(word) == 1:
             (stems,) = alternatives
-            terms.append(Term(quoted(word[0]), stems[0] if len(stems) == 1 else None, (stems,)))
+            terms.append(Term(quote(word[0]), stems[0] if len(stems) == 1 else None, (stems,)))
         else:
-            terms.append(Term(f"({' OR '.join(map(quoted, word))})", None, alternatives))
+            terms.append(Term(f"({' OR '.join(map(quote, word))})", None, alternatives))
     return terms
 
 
 def _piece_terms(runs: Iterable[str]) -> list[Term]:
     distinct = dict.fromkeys(piece for run in runs for piece in bigrams(run))
-    return [Term(quoted(piece), piece, (tuple(split_ngrams(piece)),)) for piece in distinct]
+    return [Term(quote(piece), piece, (tuple(split_ngrams(piece)),)) for piece in distinct]
 
 
 def _idf(
@@ -136,5 +136,5 @@ def _most_matches(
     return inf if parts else sum(counts.get(term, inf) for term in words)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'

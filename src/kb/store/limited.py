@@ -93,7 +93,7 @@ def _with_limits(filters: Filters | None, limits: Limits) -> Filters:
     return replace(Filters() if filters is None else filters, limits=limits)
 
 
-def _hidden(version: str) -> str:
+def _hide_count(version: str) -> str:
     """A version that changes with `version`, but hides how many changes there were."""
     return blake2b(version.encode(), key=_VERSION_KEY, digest_size=8).hexdigest()
 
@@ -111,7 +111,7 @@ class LimitedCatalog:
         self._filters = Filters(limits=limits)
 
     def version(self) -> str:
-        return _hidden(self._catalog.version())
+        return _hide_count(self._catalog.version())
 
     # --- limits -----------------------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class LimitedVectors:
         self._models: tuple[tuple[str, str, int], list[StoredModel]] | None = None
 
     def version(self) -> str:
-        return _hidden(self._vectors.version())
+        return _hide_count(self._vectors.version())
 
     def models(self) -> list[StoredModel]:
         """The models, with the counts of visible chunks. Counting reads all of them, so the result

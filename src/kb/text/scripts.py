@@ -32,7 +32,7 @@ def unsupported_scripts(
     if not failed and (not supported or (text.isascii() and "Latin" in supported)):
         return frozenset()
     words = words_by_script(text)
-    unsupported = _unsupported(words, supported, failed)
+    unsupported = _select_unsupported(words, supported, failed)
     count = sum(words[script] for script in unsupported)
     return unsupported if count and count >= _MIN_SHARE * words.total() else frozenset()
 
@@ -47,11 +47,13 @@ def is_unreadable(text: str, supported: Sequence[str], failed: Set[str] = frozen
 @lru_cache(maxsize=2048)  # most searches check the same passages in other scripts
 def _is_unreadable(sample: str, supported: tuple[str, ...], failed: frozenset[str]) -> bool:
     words = words_by_script(sample)
-    unsupported = _unsupported(words, supported, failed)
+    unsupported = _select_unsupported(words, supported, failed)
     return sum(words[script] for script in unsupported) > _UNREADABLE_SHARE * words.total()
 
 
-def _unsupported(words: Counter[str], supported: Sequence[str], failed: Set[str]) -> frozenset[str]:
+def _select_unsupported(
+    words: Counter[str], supported: Sequence[str], failed: Set[str]
+) -> frozenset[str]:
     known = {script.upper() for script in supported}
     japanese = not words.keys().isdisjoint(_KANA)
     return frozenset(

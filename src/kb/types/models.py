@@ -91,7 +91,7 @@ class StoredModel:
 
     def failed_scripts(self, part: str) -> frozenset[str]:
         """The scripts in which this part of the model failed the exam."""
-        return frozenset(mark.script for mark in self._failed(part))
+        return frozenset(mark.script for mark in self._failed_marks(part))
 
     def reads_nothing(self, part: str) -> bool:
         """Whether this part failed in every script of the exam, which leaves no reason to trust it
@@ -102,11 +102,11 @@ class StoredModel:
     def verdict(self, part: str, scripts: frozenset[str] | None = None) -> str:
         """A message about the scripts in which this part failed the exam, or about those of them
         that are in `scripts`; empty if there are none."""
-        marks = self._failed(part)
+        marks = self._failed_marks(part)
         failed = ", ".join(str(mark) for mark in marks if scripts is None or mark.script in scripts)
         return f"{self.name} failed kb's exam: {failed}" if failed else ""
 
-    def _failed(self, part: str) -> list[ExamMark]:
+    def _failed_marks(self, part: str) -> list[ExamMark]:
         return [mark for mark in self.marks or () if mark.part == part and not mark.passed]
 
 

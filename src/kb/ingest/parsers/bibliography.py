@@ -300,12 +300,12 @@ def _heading(fields: dict[str, list[str]]) -> str:
 def plain_text(value: str) -> str:
     """Convert LaTeX to text: accents and special letters become characters, braces and commands are
     removed."""
-    value = _SIGN_ACCENT.sub(lambda match: _accented(match[2], match[1]), value)
-    value = _LETTER_ACCENT.sub(lambda match: _accented(match[2] or match[3], match[1]), value)
+    value = _SIGN_ACCENT.sub(lambda match: _add_accent(match[2], match[1]), value)
+    value = _LETTER_ACCENT.sub(lambda match: _add_accent(match[2] or match[3], match[1]), value)
     value = _LETTER.sub(lambda match: _LETTERS[match[1]], value)
     value = _COMMAND.sub("", value).replace("~", " ").replace("--", "–")
     return one_line(unicodedata.normalize("NFC", value.replace("{", "").replace("}", "")))
 
 
-def _accented(letter: str, accent: str) -> str:
+def _add_accent(letter: str, accent: str) -> str:
     return letter.removeprefix("\\") + _ACCENTS[accent]

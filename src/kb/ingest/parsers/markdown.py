@@ -62,9 +62,9 @@ class MarkdownParser(FormatParser):
         parts = list(_without_overlaps(_parts(lines, self._max_chars)))
         body = "\n".join(lines)
         attributes, warnings = front.attributes, list(front.warnings)
-        if links := _bounded("links", links_in(body), MAX_LINKS, warnings):
+        if links := _limit("links", links_in(body), MAX_LINKS, warnings):
             attributes = replace(attributes, metadata={**attributes.metadata, LINKS: list(links)})
-        if tags := _bounded("tags in its text", inline_tags(body), _MAX_TAGS, warnings):
+        if tags := _limit("tags in its text", inline_tags(body), _MAX_TAGS, warnings):
             attributes = replace(attributes, tags=tuple(dict.fromkeys((*attributes.tags, *tags))))
         heading = next((part.heading for part in parts if part.level == 1), None)
         return Parsed(
@@ -77,9 +77,7 @@ class MarkdownParser(FormatParser):
         )
 
 
-def _bounded(
-    what: str, values: tuple[str, ...], limit: int, warnings: list[str]
-) -> tuple[str, ...]:
+def _limit(what: str, values: tuple[str, ...], limit: int, warnings: list[str]) -> tuple[str, ...]:
     """The first `limit` values, with a warning if there are more."""
     if len(values) > limit:
         warnings.append(f"has {len(values):,} {what}; only the first {limit:,} are recorded")

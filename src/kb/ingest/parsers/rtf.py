@@ -64,9 +64,9 @@ class RtfParser(FormatParser):
         reader = _Reader()
         reader.read(source.data)
         out = Extract()
-        for line in _joined(reader.text).split("\n"):
+        for line in _join(reader.text).split("\n"):
             out.paragraph(one_line(line.strip(" |")))
-        info = {key: one_line(_joined(parts)) for key, parts in reader.info.items()}
+        info = {key: one_line(_join(parts)) for key, parts in reader.info.items()}
         title = info.pop("title", "")
         out.append_missing([*info.values(), title[TITLE_CHARS:]], title[:TITLE_CHARS])
         return Parsed(
@@ -233,7 +233,7 @@ class _Reader:
             self._target.append(text)
 
 
-def _joined(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     """Join the parts and combine surrogate pairs."""
     halves = "".join(parts).encode("utf-16-le", "surrogatepass")
     return halves.decode("utf-16-le", "replace")

@@ -100,7 +100,7 @@ class QueryEncoder:
         needed = (want if need is None else need) & encoder.spec.gives
         loads = self._loads(encoder)
         timeout_s = None if loads else self._timeout_s
-        with pause_deadline() if loads else nullcontext(), _locked(entry, timeout_s, needed):
+        with pause_deadline() if loads else nullcontext(), _lock_entry(entry, timeout_s, needed):
             if needed - entry.outputs:
                 self._add(entry, encoder, text, (want & encoder.spec.gives) - entry.outputs)
                 _raise_first(entry, needed)
@@ -156,7 +156,7 @@ class QueryEncoder:
 
 
 @contextmanager
-def _locked(entry: _Entry, timeout_s: float | None, needed: Set[str]) -> Iterator[None]:
+def _lock_entry(entry: _Entry, timeout_s: float | None, needed: Set[str]) -> Iterator[None]:
     """Hold the entry's lock. A failure while waiting for it is raised rather than repeated."""
     failures = entry.failures
     if not entry.lock.acquire(blocking=False) and not _acquire(entry, timeout_s):

@@ -106,11 +106,11 @@ _EASTERN = (
 
 def question_word(text: str) -> str | None:
     """The question word of the query; None if the query is not a question."""
-    if match := _compiled(_ENGLISH, re.IGNORECASE).match(text):
+    if match := _compile(_ENGLISH, re.IGNORECASE).match(text):
         return match[1].lower()
     if text.isascii():
         return None
-    match = _compiled(_EASTERN, 0).search(text)
+    match = _compile(_EASTERN, 0).search(text)
     return None if match is None else match[0]
 
 
@@ -141,7 +141,7 @@ MARKS: Mapping[str, str] = {
 
 def technical_marks(text: str) -> tuple[str, ...]:
     """The kinds of technical marks in the query, by their names in `MARKS`."""
-    kinds = [name for name, pattern in MARKS.items() if _compiled(pattern, 0).search(text)]
+    kinds = [name for name, pattern in MARKS.items() if _compile(pattern, 0).search(text)]
     if not text.isascii() and any(map(_is_symbol, text)):
         kinds.append("symbol")
     return tuple(kinds)
@@ -157,6 +157,6 @@ def _is_symbol(char: str) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
+def _compile(pattern: str, flags: int) -> re.Pattern[str]:
     """Compile a pattern on first use, because most searches need none."""
     return re.compile(pattern, flags)

@@ -24,12 +24,12 @@ def positive(score: float) -> float:
     return max(0.0, score)
 
 
-def bounded(score: float) -> float:
+def bound(score: float) -> float:
     """Map a score without an upper bound to [0, 1)."""
     least = max(0.0, score)
     return least / (1.0 + least)
 
 
-def unchanged(score: float) -> float:
+def identity(score: float) -> float:
     """The score itself."""
     return score

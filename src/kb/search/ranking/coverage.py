@@ -35,7 +35,7 @@ def weigh_by_coverage(
     if words is None or not any(one.unknown for one in lists):
         return list(lists), ()
     first = [one.chunk_id for one in words.ranked[:FIRST]]
-    known = {one.name: _share_known(one, first) for one in lists if one.ran}
+    known = {one.name: _known_share(one, first) for one in lists if one.ran}
     factors = {name: _factor(share) for name, share in known.items()}
     if all(factor == 1.0 for factor in factors.values()):
         return list(lists), ()
@@ -54,7 +54,7 @@ def weigh_by_coverage(
     return weighted, tuple(rules)
 
 
-def _share_known(ranked_list: RankedList, chunk_ids: Sequence[int]) -> float:
+def _known_share(ranked_list: RankedList, chunk_ids: Sequence[int]) -> float:
     return 1.0 - sum(chunk in ranked_list.unknown for chunk in chunk_ids) / len(chunk_ids)
 
 

@@ -16,7 +16,7 @@ from math import exp, fsum, inf, isnan, sqrt
 from operator import mul
 
 from kb.errors import check_choice
-from kb.search.ranking.calibration import unchanged
+from kb.search.ranking.calibration import identity
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
 from kb.types import ScoredChunk
@@ -143,7 +143,7 @@ def _column(ranked_list: RankedList, chunks: Iterable[int]) -> list[float | None
     """The score of each candidate in this list; None if it is unknown."""
     scores = ranked_list.scores()
     spec = registry.find(ranked_list.name)
-    if spec is not None and spec.linear_score is not unchanged:
+    if spec is not None and spec.linear_score is not identity:
         linear = spec.linear_score
         scores = {chunk: linear(score) for chunk, score in scores.items()}
     least = min(scores.values(), default=0.0)
@@ -199,10 +199,9 @@ def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[Scor
 def _finite(scores: Iterable[tuple[int, float]]) -> dict[int, float]:
     """The scores by chunk id, limited to `_LARGEST`. A NaN becomes 0."""
     return {
-        chunk: score if -_LARGEST <= score <= _LARGEST else _limited(score)
-        for chunk, score in scores
+        chunk: score if -_LARGEST <= score <= _LARGEST else _limit(score) for chunk, score in scores
     }
 
 
-def _limited(score: float) -> float:
+def _limit(score: float) -> float:
     return 0.0 if isnan(score) else max(-_LARGEST, min(_LARGEST, score))

@@ -134,10 +134,10 @@ def holds_verbatim(surface: str, text: str) -> bool:
     around a sentence. It must not begin or end inside a word."""
     inside = " ".join(text.lower().split())
     core = surface.strip(_AROUND)
-    return any(_bounded(form, inside) for form in dict.fromkeys((surface, core)) if form)
+    return any(_contains_whole(form, inside) for form in dict.fromkeys((surface, core)) if form)
 
 
-def _bounded(part: str, text: str) -> bool:
+def _contains_whole(part: str, text: str) -> bool:
     before = r"(?<!\w)" if re.match(r"\w", part) else ""
     after = r"(?!\w)" if re.search(r"\w$", part) else ""
     return part in text and re.search(before + re.escape(part) + after, text) is not None
@@ -156,7 +156,7 @@ def run_weight(query: LiteralQuery, spaced: str) -> float:
     runs = _runs(query.words, spaced)
     best = max((_weight(query, [one]) for one in runs), default=0.0)
     for first, second in pairwise(runs):
-        if _interrupted(query.words, first, second, spaced):
+        if _has_interrupted_run(query.words, first, second, spaced):
             best = max(best, _weight(query, [first, second]))
     return best**2
 
@@ -185,7 +185,7 @@ def _runs(words: Sequence[str], spaced: str) -> list[tuple[int, int]]:
     return runs
 
 
-def _interrupted(
+def _has_interrupted_run(
     words: Sequence[str], first: tuple[int, int], second: tuple[int, int], spaced: str
 ) -> bool:
     """Whether the text contains both runs one after the other, with at most one word missing, added

@@ -162,7 +162,7 @@ class RerankStage:
         left_ms = None if self.budget_ms is None else _countdown(self.budget_ms, elapsed_ms)
         reranker.prepare(text)
         for start, end in slices(len(chunk_ids), left_ms):
-            scores |= _checked(reranker, reranker.scores(text, chunk_ids[start:end], cache))
+            scores |= _check_scores(reranker, reranker.scores(text, chunk_ids[start:end], cache))
             count = end
         return _Reading(scores, count, elapsed_ms() - began_ms)
 
@@ -203,7 +203,7 @@ def _unreadable(analysis: Analysis, reranker: Reranker) -> Degraded | None:
     return None
 
 
-def _checked(reranker: Reranker, scores: Scores) -> Scores:
+def _check_scores(reranker: Reranker, scores: Scores) -> Scores:
     if all(score is None or abs(score) <= _HUGE for score in scores.values()):  # False for a NaN
         return scores
     raise ModelBroken(

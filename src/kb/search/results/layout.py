@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 
 def lay_out(text: str, *, by_lines: bool = False) -> Layout:
     """Lay out a passage. `by_lines` keeps every line, as in a table of separated values."""
-    blocks = ((LINE, line) for line in _stripped(text.splitlines())) if by_lines else _blocks(text)
+    blocks = ((LINE, line) for line in _strip(text.splitlines())) if by_lines else _blocks(text)
     parts: list[str] = []
     units: list[Unit] = []
     at, header, before = 0, None, ""
@@ -91,7 +91,7 @@ def sentence_ends(text: str) -> list[int]:
     return [*ends, len(text)] if text else []
 
 
-def _stripped(lines: Iterable[str]) -> Iterator[str]:
+def _strip(lines: Iterable[str]) -> Iterator[str]:
     return (line.expandtabs(_TAB).rstrip() for line in lines if line.strip())
 
 

@@ -118,7 +118,7 @@ def best_window(
     terms = _terms_by_unit(units, matches)
     weights = rarity(terms)
     total = sum(weights.values()) or 1.0
-    near = _scaled(near)
+    near = _scale(near)
     best, best_value, best_size = (0, 0), 0.0, 0
     for first, unit in enumerate(units):
         if not terms[first] and not near:
@@ -158,7 +158,7 @@ def rarity(terms: Sequence[Iterable[str]]) -> dict[str, float]:
     return {term: log1p(len(terms) / count) for term, count in counts.items()}
 
 
-def _scaled(near: Sequence[float]) -> Sequence[float]:
+def _scale(near: Sequence[float]) -> Sequence[float]:
     """The similarities, scaled so that the farthest unit has 0 and the nearest has 1."""
     if not near:
         return ()

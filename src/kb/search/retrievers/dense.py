@@ -32,7 +32,7 @@ class DenseRetriever(ModelRetriever):
         model = self._status.model
         if model is None or not self._applies(analysis):
             return None
-        vector = self._checked(self._encode(analysis))
+        vector = self._query_vector(self._encode(analysis))
         return cosines(self._store.vectors.dense_vectors(model.model_id, chunk_ids), vector)
 
     def _lookup(
@@ -40,7 +40,7 @@ class DenseRetriever(ModelRetriever):
     ) -> VectorMatches:
         matches = self._store.vectors.nearest_dense(
             model.model_id,
-            self._checked(encoding),
+            self._query_vector(encoding),
             filters=request.filters,
             now=request.now,
             limit=request.limit + len(self._exclude),
@@ -56,7 +56,7 @@ class DenseRetriever(ModelRetriever):
             ]
         )
 
-    def _checked(self, encoding: QueryEncoding) -> Vector[float]:
+    def _query_vector(self, encoding: QueryEncoding) -> Vector[float]:
         if encoding.vector is None:
             raise unusable_output(self._status.encoder, "dense")
         return encoding.vector

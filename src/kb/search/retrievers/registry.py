@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kb.errors import InvalidRequest, check_choice
-from kb.search.ranking.calibration import bounded, keyword_score, positive, spread, unchanged
+from kb.search.ranking.calibration import bound, identity, keyword_score, positive, spread
 from kb.values import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RetrieverSpec(NamedTuple):
     model_output: str | None = None
     absence: str = "zero"
     unit_score: Callable[[float], float] = positive
-    linear_score: Callable[[float], float] = unchanged
+    linear_score: Callable[[float], float] = identity
 
     def create(self, context: SearchContext) -> Retriever:
         """Create the retriever for one search."""
@@ -99,7 +99,7 @@ _BUILT_IN = (
         implementation="kb.search.retrievers.sparse:SparseRetriever",
         index_version=_vector_version,
         model_output="sparse",
-        unit_score=bounded,
+        unit_score=bound,
     ),
 )
 _specs: dict[str, RetrieverSpec] = {spec.name: spec for spec in _BUILT_IN}

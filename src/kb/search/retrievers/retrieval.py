@@ -43,7 +43,7 @@ class ParallelRetrieval(NamedTuple):
     timeout_s: float | None = None
 
 
-class _Timed(NamedTuple):
+class _TimedCandidates(NamedTuple):
     candidates: Candidates
     ms: float
 
@@ -90,7 +90,7 @@ def retrieve(
             if not isinstance(error, DeadlineExceeded):
                 logger("kb.search").warning("%s retriever failed", retriever.name, exc_info=True)
             errors.append(error)
-            timed = _Timed(_unavailable(failure(retriever.name, error)), _ms_since(began))
+            timed = _TimedCandidates(_unavailable(failure(retriever.name, error)), _ms_since(began))
         candidates[retriever.name] = timed.candidates
         trace.add(retriever.name, timed.ms, _facts(timed.candidates))
     _retry_words(retrievers, request, candidates, trace)
@@ -128,11 +128,11 @@ def _raise_if_none_ran(candidates: dict[str, Candidates], errors: Sequence[Excep
 def _result(
     retriever: Retriever,
     request: RetrievalRequest,
-    task: Task[_Timed | None] | None,
+    task: Task[_TimedCandidates | None] | None,
     timeout: _Timeout,
     *,
     alone: bool,
-) -> _Timed:
+) -> _TimedCandidates:
     """The result of the task, or of a run in this thread. One of several retrievers gets only a
     share of the search's deadline."""
     if task is None and alone:
@@ -142,7 +142,7 @@ def _result(
             task.cancel()
             detail = f"no answer within {timeout.timeout_s:g} s"
             late = Degraded(retriever.name, "timeout", detail)
-            return _Timed(_unavailable(late), timeout.timeout_s * 1000)
+            return _TimedCandidates(_unavailable(late), timeout.timeout_s * 1000)
         if (timed := task.result()) is not None:
             return timed
     with deadline.share():
@@ -158,11 +158,11 @@ def _submit_all(
     request: RetrievalRequest,
     store: Store,
     parallel: ParallelRetrieval,
-) -> dict[str, Task[_Timed | None]]:
+) -> dict[str, Task[_TimedCandidates | None]]:
     versions = _versions(store)
 
-    def in_thread(retriever: Retriever) -> Callable[[], _Timed | None]:
-        def run() -> _Timed | None:
+    def in_thread(retriever: Retriever) -> Callable[[], _TimedCandidates | None]:
+        def run() -> _TimedCandidates | None:
             with store.snapshot():
                 return _run(retriever, request) if _versions(store) == versions else None
 
@@ -175,10 +175,10 @@ def _versions(store: Store) -> tuple[str, str]:
     return store.catalog.version(), store.vectors.version()
 
 
-def _run(retriever: Retriever, request: RetrievalRequest) -> _Timed:
+def _run(retriever: Retriever, request: RetrievalRequest) -> _TimedCandidates:
     began = time.perf_counter()
     candidates = retriever.search(request)
-    return _Timed(candidates, _ms_since(began))
+    return _TimedCandidates(candidates, _ms_since(began))
 
 
 def _ms_since(began: float) -> float:

@@ -26,7 +26,7 @@ class SparseRetriever(ModelRetriever):
         model = self._status.model
         if model is None or not self._applies(analysis):
             return None
-        query = self._checked(self._encode(analysis))
+        query = self._query_weights(self._encode(analysis))
         weights_by_chunk = self._store.vectors.sparse_vectors(model.model_id, chunk_ids)
         return {chunk_id: product(query, weights) for chunk_id, weights in weights_by_chunk.items()}
 
@@ -35,13 +35,13 @@ class SparseRetriever(ModelRetriever):
     ) -> VectorMatches:
         return self._store.vectors.nearest_sparse(
             model.model_id,
-            self._checked(encoding),
+            self._query_weights(encoding),
             filters=request.filters,
             now=request.now,
             limit=request.limit,
         )
 
-    def _checked(self, encoding: QueryEncoding) -> Mapping[str, float]:
+    def _query_weights(self, encoding: QueryEncoding) -> Mapping[str, float]:
         weights = encoding.sparse
         # The comparison is False for a NaN.
         if weights is None or not all(0 <= weight <= _LARGEST for weight in weights.values()):

@@ -177,10 +177,10 @@ def _faults(session: Session, kind: str) -> Iterator[tuple[int, str]]:
     index is 0."""
     import numpy as np
 
-    for model_id, sql in _expected(session, kind):
+    for model_id, sql in _expected_chunks(session, kind):
         expected = {chunk_id for (chunk_id,) in session.execute(sql)}
         stored = list(segments.read_segments(session, segments.numbers(session, kind, model_id)))
-        gone = segments.read_gone(session, [one.segment for one in stored])
+        gone = segments.read_deleted(session, [one.segment for one in stored])
         found: list[int] = segments.read_pending(session, kind, model_id)
         for one in stored:
             mask = segments.gone_mask(one.ids, gone[one.segment])
@@ -196,7 +196,7 @@ def _faults(session: Session, kind: str) -> Iterator[tuple[int, str]]:
                 break
 
 
-def _expected(session: Session, kind: str) -> list[tuple[int, str]]:
+def _expected_chunks(session: Session, kind: str) -> list[tuple[int, str]]:
     """The models, and a query for the chunks that their index must have."""
     if kind != "sparse":
         some = "WHERE cjk <> ''" if kind == "ngram" else ""

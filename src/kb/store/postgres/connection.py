@@ -216,7 +216,7 @@ class Database:
         connection = pool.take(min(self._busy_s, deadline.remaining_s()))
         begun = True
         try:
-            with self._watched(connection):
+            with self._watch(connection):
                 self._begin(connection, begin)
         except psycopg.OperationalError:
             lost = connection.broken
@@ -231,14 +231,14 @@ class Database:
             pool.give(connection)
             raise
         try:
-            with self._watched(connection):
+            with self._watch(connection):
                 if not begun:
                     self._begin(connection, begin)
                 yield connection
         finally:
             pool.give(connection)
 
-    def _watched(self, connection: Connection) -> AbstractContextManager[None]:
+    def _watch(self, connection: Connection) -> AbstractContextManager[None]:
         """End the wait for a server that does not respond within the deadline of this thread."""
         left_s = deadline.remaining_s()
         if left_s == inf:
@@ -360,18 +360,18 @@ class Database:
             raise StoreBusy(f"{self.location.shown}: {_text(error)}", "try again") from error
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             if not self._is_current:
-                raise self._translated(error) from error
+                raise self._translate(error) from error
             self._is_current = False
             raise self._missing() from error
         except psycopg.OperationalError as error:
             deadline.check()
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         except psycopg.Error as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         except UnicodeEncodeError as error:  # lone surrogates
             raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
 
-    def _translated(self, error: psycopg.Error) -> KbError:
+    def _translate(self, error: psycopg.Error) -> KbError:
         text, shown = _text(error), self.location.shown
         if isinstance(
             error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure

@@ -56,7 +56,7 @@ def nearest(
     exact: bool = False,
 ) -> VectorMatches:
     """Search in the caller's snapshot."""
-    query = _normalized(vector, model)
+    query = _normalize(vector, model)
     visible = where.visible_condition(session, filters, now)
     if limit < 1 or not model.ready:
         return VectorMatches([], "pgvector")
@@ -66,7 +66,7 @@ def nearest(
     else:
         candidates, backend = _by_scan(session, model, query, visible, limit), "pgvector"
     vectors = embeddings.dense_vectors(session, model.model_id, candidates)
-    return VectorMatches(_rescored(vectors, query, limit), backend)
+    return VectorMatches(_rescore(vectors, query, limit), backend)
 
 
 def _by_scan(
@@ -186,7 +186,7 @@ def build_index(database: Database, model: StoredModel) -> None:
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def _normalized(vector: Sequence[float], model: StoredModel) -> Vector[float]:
+def _normalize(vector: Sequence[float], model: StoredModel) -> Vector[float]:
     if len(vector) != model.dimension:
         raise ModelMismatch(
             f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
@@ -200,16 +200,16 @@ def _normalized(vector: Sequence[float], model: StoredModel) -> Vector[float]:
         ) from error
 
 
-def _rescored(
+def _rescore(
     vectors: dict[int, Vector[float]], query: Vector[float], limit: int
 ) -> list[ScoredChunk]:
     """Compute the scores of candidates exactly."""
     import numpy as np
 
-    from kb.index.rescoring import rescored
+    from kb.index.rescoring import rescore_arrays
 
     if not vectors:
         return []
     ids = np.array(list(vectors), np.int64)
     rows = np.array([np.frombuffer(each, np.float32) for each in vectors.values()], np.float32)
-    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    return rescore_arrays(ids, rows, np.frombuffer(query, np.float32), limit)

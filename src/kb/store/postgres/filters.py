@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import check_choice
-from kb.store.filter_values import checked, date_bound
+from kb.store.filter_values import date_bound, normalize_filters
 from kb.text import globs
 from kb.text.wikilinks import keys_of, longer_keys_end
 from kb.types import KINDS, SCOPES, TRUSTS, TYPES, Filters
@@ -46,7 +46,7 @@ class Condition(NamedTuple):
 def condition(session: Session, filters: Filters, now: str | None) -> Condition:
     """The condition on `documents d` for these filters; with `now`, it excludes expired
     documents."""
-    filters = checked(filters)
+    filters = normalize_filters(filters)
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
         parts.append((_LIVE, [now]))
@@ -167,7 +167,7 @@ class FilterCache:
         import numpy as np
 
         version = (session.state.store_id, session.state.changes)
-        key = (version, checked(filters))
+        key = (version, normalize_filters(filters))
         if (known := self._filtered.get(key)) is None:
             sql, params = condition(session, filters, None)
             rows = session.execute(f"{CHUNKS_OF}{sql} ORDER BY 1", params)

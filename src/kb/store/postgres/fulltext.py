@@ -66,7 +66,7 @@ class PostgresFulltext:
         with self._database.reading() as session:
             visible = self._filters.visible(session, filters, now)
             rows = rank_expression(session, self.words, expression, visible, limit)
-            return TextMatches(lexical_terms.scored(rows))
+            return TextMatches(lexical_terms.to_scores(rows))
 
     def match_phrases(
         self,

@@ -60,11 +60,11 @@ def _resume(
 def _abandon_next(session: Session) -> None:
     """Abandon an unfinished switch; its vectors were never used."""
     if session.value("SELECT 1 FROM models WHERE role = 'next'"):
-        _drop_gone(session)
+        _drop_replaced(session)
         session.execute("UPDATE models SET role = 'gone' WHERE role = 'next'")
 
 
-def _drop_gone(session: Session) -> None:
+def _drop_replaced(session: Session) -> None:
     """Drop all vectors of an earlier `gone` model, because there can be only one such model."""
     while drop_retired(session, 1_000_000):
         pass
@@ -113,7 +113,7 @@ def switch(session: Session, model_id: int, *, force: bool) -> bool:
     if embeddings.model(session, model_id).role == "search":
         return True
     keep_old = session.value("SELECT keep_old FROM models WHERE model_id = %s", (model_id,))
-    _drop_gone(session)
+    _drop_replaced(session)
     session.execute(
         "UPDATE models SET role = %s WHERE role = 'search'", (None if keep_old else "gone",)
     )

@@ -52,7 +52,7 @@ class Segment(NamedTuple):
         return sum(self.chunks >= least for least in _SIZES)
 
     @property
-    def is_worn(self) -> bool:
+    def needs_rewrite(self) -> bool:
         return self.gone * _WORN > self.chunks
 
 
@@ -206,7 +206,7 @@ def read_postings(session: Session, kind: str, chunk_ids: Sequence[int]) -> Post
     return build(rows, split=split_ngrams, stem=str)
 
 
-class Inverted(NamedTuple):
+class InvertedVectors(NamedTuple):
     """The sparse vectors of chunks, inverted: postings by term. `chunk_ids` maps positions to
     chunks."""
 
@@ -214,21 +214,21 @@ class Inverted(NamedTuple):
     blocks: dict[str, Block]
 
 
-def invert(session: Session, model_id: int, chunk_ids: Sequence[int]) -> Inverted:
+def invert(session: Session, model_id: int, chunk_ids: Sequence[int]) -> InvertedVectors:
     rows = session.execute(
         "SELECT chunk_id, sparse FROM embeddings WHERE model_id = %s AND chunk_id = ANY (%s) "
         "AND state = 'ready' AND sparse IS NOT NULL ORDER BY chunk_id",
         (model_id, list(chunk_ids)),
     ).fetchall()
     vectors = (sparse_weights.from_text_or_empty(text) for _, text in rows)
-    return Inverted([chunk_id for chunk_id, _ in rows], sparse_blocks.invert(vectors))
+    return InvertedVectors([chunk_id for chunk_id, _ in rows], sparse_blocks.invert(vectors))
 
 
-def _write_sparse(session: Session, model_id: int, made: Inverted) -> None:
+def _write_sparse(session: Session, model_id: int, made: InvertedVectors) -> None:
     if made.chunk_ids:
         ids = array("q", made.chunk_ids)
         segment = _insert(session, "sparse", model_id, ids, (None, None, None))
-        blocks = ((term, block.packed()) for term, block in made.blocks.items())
+        blocks = ((term, block.to_bytes()) for term, block in made.blocks.items())
         _write_blocks(session, segment, blocks)
 
 
@@ -297,7 +297,7 @@ def _to_merge(segments: Sequence[Segment]) -> list[int]:
         same = [one.segment for one in segments if one.size == size]
         if len(same) >= FAN:
             return same[:FAN]
-    return [one.segment for one in segments if one.is_worn][:1]
+    return [one.segment for one in segments if one.needs_rewrite][:1]
 
 
 def _merge_words(session: Session, kind: str, chosen: Sequence[int]) -> None:
@@ -307,15 +307,15 @@ def _merge_words(session: Session, kind: str, chosen: Sequence[int]) -> None:
     parts = []
     for stored in read_segments(session, chosen):
         stored.load_signatures(session)
-        gone = gone_mask(stored.ids, read_gone(session, [stored.segment])[stored.segment])
+        gone = gone_mask(stored.ids, read_deleted(session, [stored.segment])[stored.segment])
         parts.append((Part(stored, gone), _blocks_of(session, stored.segment)))
     _write_words(session, kind, word_blocks.merge(parts))
 
 
 def _merge_sparse(session: Session, model_id: int, chosen: Sequence[int]) -> None:
-    merged = Inverted([], {})
+    merged = InvertedVectors([], {})
     for stored in read_segments(session, chosen):
-        gone = read_gone(session, [stored.segment])[stored.segment]
+        gone = read_deleted(session, [stored.segment])[stored.segment]
         moved = []
         for chunk_id in stored.ids.tolist():
             moved.append(-1 if chunk_id in gone else len(merged.chunk_ids))
@@ -393,7 +393,7 @@ def read_segments(session: Session, segments: Sequence[int]) -> Iterator[StoredS
         yield StoredSegment(segment, np.frombuffer(ids, "<i8"), np.frombuffer(lengths, "<u4"))
 
 
-def read_gone(session: Session, segments: Sequence[int]) -> dict[int, set[int]]:
+def read_deleted(session: Session, segments: Sequence[int]) -> dict[int, set[int]]:
     """The deleted chunks of each segment; they may include chunks that it never had."""
     gone: dict[int, set[int]] = {segment: set() for segment in segments}
     rows = session.execute(

@@ -97,7 +97,7 @@ class SparseIndex:
                 if (data := blocks.get((segment, term))) is not None:
                     yield Row(data, weight, start)
             if term in state.pending:
-                yield Row(state.pending[term].packed(), weight, state.pending_at)
+                yield Row(state.pending[term].to_bytes(), weight, state.pending_at)
 
     def _current(self, session: Session, model_id: int) -> State:
         key = (session.state.store_id, session.state.sparse, model_id)
@@ -115,7 +115,7 @@ def _load(session: Session, model_id: int) -> State:
     import numpy as np
 
     stored = list(segments.read_segments(session, segments.numbers(session, "sparse", model_id)))
-    gone = segments.read_gone(session, [one.segment for one in stored])
+    gone = segments.read_deleted(session, [one.segment for one in stored])
     starts, dead, before = {}, [np.empty(0, np.int64)], 0
     for one in stored:
         starts[one.segment] = before

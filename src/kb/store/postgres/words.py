@@ -153,7 +153,7 @@ class WordIndex:
         new = [number for number in present if number not in self._segments]
         read = {one.segment: one for one in segments.read_segments(session, new)} if new else {}
         stored = tuple((self._segments | read)[number] for number in present)
-        gone = segments.read_gone(session, present)
+        gone = segments.read_deleted(session, present)
         pending = segments.read_pending(session, self._kind, 0)
         tail = segments.read_postings(session, self._kind, pending)
         parts = [Part(one, segments.gone_mask(one.ids, gone[one.segment])) for one in stored]

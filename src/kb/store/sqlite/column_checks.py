@@ -41,7 +41,7 @@ class Fault(NamedTuple):
         return f"{self.table}{row}: {self.column}"
 
 
-def damaged(what: str) -> StoreUnusable:
+def damage_error(what: str) -> StoreUnusable:
     return StoreUnusable(f"the store is damaged: {what}", HINT)
 
 
@@ -165,7 +165,7 @@ _WITHOUT_ROWID = ("document_tags", "sparse_chunks", "sparse_gone", "sparse_pendi
 def check_texts(values: Iterable[object], what: str) -> None:
     """Raise `StoreUnusable` if a value is neither a string nor None."""
     if not {type(value) for value in values} <= {str, type(None)}:
-        raise damaged(what)
+        raise damage_error(what)
 
 
 class Shape:
@@ -184,7 +184,7 @@ class Shape:
             for name, kind in zip(self._columns, types, strict=True):
                 cell = CELLS[self._table].get(name)
                 if cell is not None and _TYPES.get(kind, "") not in cell.types:
-                    raise damaged(f"{self._table} {row[0]}: {name}")
+                    raise damage_error(f"{self._table} {row[0]}: {name}")
             self._seen.add(types)
 
 

@@ -132,7 +132,7 @@ class Database:
                 self._begin(connection, wait_s)
                 yield connection
                 if _has_moved(connection):
-                    raise self._replaced()
+                    raise self._replaced_error()
                 _control(connection, "COMMIT")
             except BaseException:
                 _roll_back(connection)
@@ -214,7 +214,7 @@ class Database:
         if not any(map(_has_moved, connections)):
             return
         if not all(map(self._remove_old_log, connections)):
-            raise self._replaced()
+            raise self._replaced_error()
         for each in connections:
             each.close(True)
         local.reader, local.writer, local.is_snapshot = None, None, False
@@ -239,7 +239,7 @@ class Database:
             connection.set_busy_timeout(self._busy_ms)
         return True
 
-    def _replaced(self) -> StoreBusy:
+    def _replaced_error(self) -> StoreBusy:
         return StoreBusy(
             f"{self.path} was replaced while it was open; nothing was written",
             "try again; before you replace a store, stop the programs that use it",
@@ -286,14 +286,14 @@ class Database:
             translated = error_translation.translate(error, self.file)
             # SQL functions fail with a generic error if a value has the wrong type.
             if type(translated) is StoreError and (what := self._damage()):
-                raise column_checks.damaged(what) from error
+                raise column_checks.damage_error(what) from error
             raise translated from error
         except UnicodeEncodeError as error:
             # Lone surrogates, from JSON or from bytes that are not UTF-8.
             raise InvalidRequest(f"{error.object!r} is not Unicode text", "use UTF-8") from error
         except _DAMAGE_ERRORS as error:
             if what := self._damage():
-                raise column_checks.damaged(what) from error
+                raise column_checks.damage_error(what) from error
             raise
 
     def _damage(self) -> str | None:
@@ -318,7 +318,7 @@ class Database:
             self._refuse_folder()
             if not self._has_content():
                 if self._was_open:
-                    raise self._moved()
+                    raise self._moved_error()
                 raise StoreMissing(
                     f"there is no store at {self.path}", "create one with: kb ingest FOLDER"
                 )
@@ -390,7 +390,7 @@ class Database:
         if self._local.writer is None:
             self._refuse_folder()
             if self._was_open and not self._has_content():
-                raise self._moved("; nothing was written")
+                raise self._moved_error("; nothing was written")
             self._make_parent()
             try:
                 self._local.writer = self._keep(self._open_writable())
@@ -405,7 +405,7 @@ class Database:
                 ) from error
         return self._local.writer
 
-    def _moved(self, consequence: str = "") -> StoreMissing:
+    def _moved_error(self, consequence: str = "") -> StoreMissing:
         return StoreMissing(
             f"{self.path} was moved or deleted while it was open{consequence}",
             "move it back, or restart this program with --store and its new path",

@@ -62,7 +62,7 @@ class DenseIndex:
         exact: bool = False,
     ) -> VectorMatches:
         """Search in the caller's transaction."""
-        query = _normalised(vector, model)
+        query = _normalize(vector, model)
         chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
@@ -71,7 +71,7 @@ class DenseIndex:
         if chosen == "sqlite-vec":
             candidates = vec0.nearest(connection, model, query, seen, limit)
             if candidates is not None:
-                return VectorMatches(_rescored(candidates, query, limit), chosen)
+                return VectorMatches(_rescore(candidates, query, limit), chosen)
             chosen = by_arrays(model)
             if backend != "auto":
                 why = vec0.reason(connection, model.model_id) or f"{backend} is not available"
@@ -80,7 +80,7 @@ class DenseIndex:
                 self._by_matrix(connection, model, query, seen, limit, exact=exact), chosen, why
             )
         close = python_scan.nearest(connection, model, query, seen, limit)
-        return VectorMatches(_rescored(close, query, limit), chosen, why)
+        return VectorMatches(_rescore(close, query, limit), chosen, why)
 
     # --- numpy ------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class DenseIndex:
         from kb.store.sqlite import matrix
 
         current = self.current(connection, model)
-        if self._database.read_only or not matrix.can_be_listed(current):
+        if self._database.read_only or not matrix.can_build_lists(current):
             return
         with pause_deadline():
             listed = matrix.build(connection, model, embeddings.mark(connection), listed=True)
@@ -192,7 +192,7 @@ class DenseIndex:
         return None if same else "its numbers differ"
 
 
-def _normalised(vector: Sequence[float], model: StoredModel) -> Vector[float]:
+def _normalize(vector: Sequence[float], model: StoredModel) -> Vector[float]:
     if len(vector) != model.dimension:
         raise ModelMismatch(
             f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
@@ -249,7 +249,7 @@ def numpy_is_there() -> bool:
     return True
 
 
-def _rescored(
+def _rescore(
     vectors: dict[int, Vector[float]], query: Vector[float], limit: int
 ) -> list[ScoredChunk]:
     """Compute the scores of candidates. Uses numpy if it is loaded; the scores are the same either
@@ -258,9 +258,9 @@ def _rescored(
         return cosine.rescore(vectors, query, limit)
     import numpy as np
 
-    from kb.index.rescoring import rescored
+    from kb.index.rescoring import rescore_arrays
     from kb.store.sqlite import matrix
 
     ids = np.array(list(vectors), np.int64)
-    rows = matrix.stacked(list(vectors.values()), len(query))
-    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    rows = matrix.stack(list(vectors.values()), len(query))
+    return rescore_arrays(ids, rows, np.frombuffer(query, np.float32), limit)

@@ -449,7 +449,7 @@ def texts_with_copies(
             raise
         rows = list(connection.execute(_TEXT.format(columns=_CHUNK_OF_C, copies="0"), bindings))
     if not all(isinstance(row[_TEXT_AT], str) for row in rows):
-        raise column_checks.damaged("chunks: text")
+        raise column_checks.damage_error("chunks: text")
     return {
         row[0]: ChunkText(row[1], row[_TEXT_AT], row[-1], partial(_chunk, row[:-1])) for row in rows
     }
@@ -477,7 +477,7 @@ def boost_fields(connection: apsw.Connection, chunk_ids: Iterable[int]) -> dict[
     fields = {row[0]: BoostFields(*row[1:]) for row in rows}
     for each in fields.values():
         if not isinstance(each.doc_path, str) or not isinstance(each.access_count, int):
-            raise column_checks.damaged(f"documents {each.doc_id}: doc_path or access_count")
+            raise column_checks.damage_error(f"documents {each.doc_id}: doc_path or access_count")
     return fields
 
 
@@ -513,7 +513,7 @@ def _document(row: Sequence[Any]) -> Document:
     tags = () if values["tags"] == "[]" else tuple(json.loads(values["tags"]))
     metadata = {} if values["metadata"] == "{}" else json.loads(values["metadata"])
     if not column_checks.is_object(metadata) or not column_checks.is_names(list(tags)):
-        raise column_checks.damaged(f"documents {row[0]}: metadata or tags")
+        raise column_checks.damage_error(f"documents {row[0]}: metadata or tags")
     values["tags"], values["metadata"] = tags, metadata
     return Document(**values)
 
@@ -523,7 +523,7 @@ def _chunk(row: Sequence[Any]) -> Chunk:
     chunk_id, doc_id, ordinal, text, heading_path, label, spans, version, digest, indexed = row
     names, places = json.loads(heading_path), json.loads(spans)
     if not column_checks.is_names(names) or not column_checks.is_spans(places):
-        raise column_checks.damaged(f"chunks {chunk_id}: heading_path or spans")
+        raise column_checks.damage_error(f"chunks {chunk_id}: heading_path or spans")
     return Chunk(
         chunk_id, doc_id, ordinal, text, tuple(names), label,
         tuple(Span.from_dict(span) for span in places), version, digest, indexed,

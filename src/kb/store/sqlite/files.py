@@ -39,7 +39,7 @@ def roots(connection: apsw.Connection, filters: Filters | None = None) -> list[R
         _ROOT.check(row)
         root_id, name, path, whole, detached = row
         if not column_checks.is_path(path):
-            raise column_checks.damaged(f"roots {root_id}: path")
+            raise column_checks.damage_error(f"roots {root_id}: path")
         records.append(Root(root_id, name, os.fsdecode(path), bool(whole), bool(detached)))
     return records
 
@@ -66,7 +66,8 @@ def ensure_root(
 
         name = free_name(path, {root.name for root in known.values()})
         connection.execute(
-            "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)", (name, _stored(path), whole)
+            "INSERT INTO roots (name, path, whole) VALUES (?, ?, ?)",
+            (name, _as_stored(path), whole),
         )
         if detached:
             detach_root(connection, connection.last_insert_rowid())
@@ -94,8 +95,8 @@ def attach_document(connection: apsw.Connection, doc_id: int) -> None:
 def attach_root(connection: apsw.Connection, root_id: int, path: str) -> None:
     """Set the folder of a root. Its documents stay detached until an ingest finds their files."""
     before: Any = scalar(connection, "SELECT path FROM roots WHERE root_id = ?", (root_id,))
-    connection.execute("UPDATE roots SET path = ? WHERE root_id = ?", (_stored(path), root_id))
-    removed_documents.move(connection, before, _stored(path))
+    connection.execute("UPDATE roots SET path = ? WHERE root_id = ?", (_as_stored(path), root_id))
+    removed_documents.move(connection, before, _as_stored(path))
     connection.execute("DELETE FROM detached_roots WHERE root_id = ?", (root_id,))
     connection.execute(
         "INSERT INTO detached_documents SELECT doc_id FROM documents WHERE root_id = ? "
@@ -196,7 +197,7 @@ def locations(connection: apsw.Connection, doc_ids: Iterable[int]) -> dict[int, 
     }
 
 
-def _stored(path: str) -> str | bytes:
+def _as_stored(path: str) -> str | bytes:
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:

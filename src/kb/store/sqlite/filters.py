@@ -31,9 +31,12 @@ class Condition(NamedTuple):
 def condition(connection: apsw.Connection, filters: Filters, now: str | None) -> Condition:
     """The condition on `documents d` for these filters; with `now`, it excludes expired
     documents."""
-    from kb.store.filter_values import checked, date_bound  # most searches have no filters
+    from kb.store.filter_values import (
+        date_bound,
+        normalize_filters,
+    )  # most searches have no filters
 
-    filters = checked(filters)
+    filters = normalize_filters(filters)
     parts: list[tuple[str, list[Any]]] = []
     if now is not None:
         parts.append(("(d.expires_at IS NULL OR d.expires_at > ?)", [now]))

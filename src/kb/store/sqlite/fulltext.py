@@ -18,7 +18,7 @@ import apsw
 
 from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store import lexical_terms
-from kb.store.lexical_terms import Term, quoted, scored
+from kb.store.lexical_terms import Term, quote, to_scores
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.text.normalize import bigrams, unspaced_runs
@@ -72,7 +72,7 @@ def match_expression(
             f"invalid FTS5 expression: {error}",
             "without the single quotes, every character is taken literally",
         ) from error
-    return TextMatches(scored(rows))
+    return TextMatches(to_scores(rows))
 
 
 def match_phrases(
@@ -94,7 +94,7 @@ def match_phrases(
         if candidates is not None:
             return _with_phrases(connection, stems, candidates, prefer, within, limit)
     expressions = {
-        "chunks_fts": " OR ".join(quoted(phrase) for phrase, found in runs.items() if not found),
+        "chunks_fts": " OR ".join(quote(phrase) for phrase, found in runs.items() if not found),
         "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
     }
     lookups = [
@@ -280,7 +280,7 @@ def _chunk_counts(
 
 def _run_phrases(runs: Iterable[str]) -> str:
     """The bigrams of a run follow each other in the index, so that they make a phrase."""
-    return " AND ".join(quoted(" ".join(bigrams(run))) for run in runs)
+    return " AND ".join(quote(" ".join(bigrams(run))) for run in runs)
 
 
 def _or(terms: Iterable[Term]) -> str:
@@ -312,7 +312,7 @@ def _containing_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, lis
         "SELECT chunk_id FROM chunks WHERE chunk_id IN "
         "(SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?) "
         "AND kb_substrings(heading || char(10) || text, ?) = ?",
-        [" AND ".join(map(quoted, pieces_of_all)), json.dumps(terms), len(terms)],
+        [" AND ".join(map(quote, pieces_of_all)), json.dumps(terms), len(terms)],
     )
 
 

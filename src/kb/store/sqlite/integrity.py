@@ -189,7 +189,7 @@ class Integrity:
         derived columns that differ from their text."""
         with self._database.reading() as connection:
             rows = _sample(connection, "heading, text, parts, cjk", limit)
-            wrong = [_derived(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
+            wrong = [_derive(heading, text) != (parts, cjk) for heading, text, parts, cjk in rows]
         return len(wrong), sum(wrong)
 
     def altered(self, limit: int) -> tuple[int, list[str]]:
@@ -271,11 +271,11 @@ def _sample(connection: apsw.Connection, columns: str, limit: int) -> Iterator[A
     return connection.execute(sql, (step, random.randrange(step)))
 
 
-def _derived(heading: str, text: str) -> tuple[str, str]:
+def _derive(heading: str, text: str) -> tuple[str, str]:
     return subwords(heading, text), unspaced_ngrams(heading, text)
 
 
 def _corrections(rows: list[Any]) -> Iterator[tuple[str, str, int]]:
     for chunk_id, heading, text, parts, cjk in rows:
-        if (derived := _derived(heading, text)) != (parts, cjk):
+        if (derived := _derive(heading, text)) != (parts, cjk):
             yield *derived, chunk_id

@@ -60,11 +60,11 @@ def _resume(
 def _abandon_next(connection: apsw.Connection) -> None:
     """Abandon an unfinished switch; its vectors were never used."""
     if scalar(connection, "SELECT 1 FROM models WHERE role = 'next'"):
-        _drop_gone(connection)
+        _drop_replaced(connection)
         connection.execute("UPDATE models SET role = 'gone' WHERE role = 'next'")
 
 
-def _drop_gone(connection: apsw.Connection) -> None:
+def _drop_replaced(connection: apsw.Connection) -> None:
     """Drop all vectors of an earlier `gone` model, because there can be only one such model."""
     while drop_retired(connection, 1_000_000):
         pass
@@ -113,7 +113,7 @@ def switch(connection: apsw.Connection, model_id: int, *, force: bool) -> bool:
     if embeddings.model(connection, model_id).role == "search":
         return True
     keep_old = scalar(connection, "SELECT keep_old FROM models WHERE model_id = ?", (model_id,))
-    _drop_gone(connection)
+    _drop_replaced(connection)
     connection.execute(
         "UPDATE models SET role = ? WHERE role = 'search'", (None if keep_old else "gone",)
     )

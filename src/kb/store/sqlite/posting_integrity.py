@@ -61,7 +61,7 @@ def _differing(
     ids = segments.chunks_of(connection, segment)
     sums = _sums(connection, segment, len(ids), names)
     live = {one: total for one, total in zip(ids, sums, strict=True) if one is not None}
-    wanted = _wanted(connection, segment, model_id)
+    wanted = _expected_sums(connection, segment, model_id)
     return sum(live.get(one) != wanted.get(one) for one in live.keys() | wanted.keys())
 
 
@@ -79,7 +79,7 @@ def _sums(
     return sums
 
 
-def _wanted(connection: apsw.Connection, segment: int, model_id: int) -> dict[int, int]:
+def _expected_sums(connection: apsw.Connection, segment: int, model_id: int) -> dict[int, int]:
     rows: Any = connection.execute(
         "SELECT e.chunk_id, e.sparse FROM sparse_chunks c CROSS JOIN embeddings e "
         "ON e.chunk_id = c.chunk_id AND e.model_id = c.model_id "

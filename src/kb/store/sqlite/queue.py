@@ -73,10 +73,10 @@ def lease(
 ) -> list[PendingChunk]:
     """Lease chunks that no other job works on: those without vectors, or, with `lacking`, those
     whose vectors lack one of these parts. Returns none if the model is no longer used."""
-    if not _resumed(connection, job_id, model_id, now):
+    if not _resume(connection, job_id, model_id, now):
         return []
     _sweep(connection, now)
-    taken = _leased(connection, model_id)
+    taken = _chunks_in_leases(connection, model_id)
     leased = embeddings.waiting(
         connection, model_id, limit,
         among=among, after=after, doc_id=doc_id, lacking=lacking, out=taken, due=due,
@@ -93,14 +93,14 @@ def has_work(
     connection: apsw.Connection, model_id: int, lacking: Set[str], due: Due, now: float
 ) -> bool:
     """Whether `lease` would return anything. Writes nothing."""
-    taken = _taken(connection, now)
+    taken = _busy_chunks(connection, now)
     return any(
         embeddings.waiting(connection, model_id, 1, lacking=parts, out=taken, due=due)
         for parts in ((frozenset(), lacking) if lacking else (frozenset(),))
     )
 
 
-def _taken(connection: apsw.Connection, now: float) -> list[int]:
+def _busy_chunks(connection: apsw.Connection, now: float) -> list[int]:
     """The chunks that jobs work on."""
     return [
         chunk_id
@@ -110,7 +110,7 @@ def _taken(connection: apsw.Connection, now: float) -> list[int]:
     ]
 
 
-def _resumed(connection: apsw.Connection, job_id: int, model_id: int, now: float) -> bool:
+def _resume(connection: apsw.Connection, job_id: int, model_id: int, now: float) -> bool:
     """Whether the job may continue. A job whose lease has expired, for instance because the machine
     was asleep, has lost its row and gets a new one."""
     if not _is_wanted(connection, model_id):
@@ -144,7 +144,7 @@ def _is_over(place: str, pid: int, until: float, now: float) -> bool:
     return until < now or processes.has_exited(place, pid)
 
 
-def _leased(connection: apsw.Connection, model_id: int) -> list[int]:
+def _chunks_in_leases(connection: apsw.Connection, model_id: int) -> list[int]:
     rows: Iterable[Any] = connection.execute(
         "SELECT value FROM jobs, json_each(chunk_ids) WHERE model_id = ?", (model_id,)
     )
@@ -350,7 +350,7 @@ class SqliteQueue:
         with self._database.reading() as connection:
             if not _is_wanted(connection, model_id):
                 return []
-            out = [*_taken(connection, now), *without]
+            out = [*_busy_chunks(connection, now), *without]
             due = due_at(now) if patient else None
             return embeddings.newest(connection, model_id, limit, doc_id=doc_id, out=out, due=due)
 

@@ -207,7 +207,7 @@ def _name(connection: apsw.Connection, doc_id: int, columns: list[str]) -> None:
         )
     root = "(SELECT name FROM roots r WHERE r.root_id = documents.root_id)"
     for column, value in {
-        "path": f"iif('doc_path' IN ({_quoted(columns)}) OR root_id IS NULL, "
+        "path": f"iif('doc_path' IN ({_quote_names(columns)}) OR root_id IS NULL, "
         f"iif(root_id IS NULL, 'note:', 'lost-') || doc_id, substr(doc_path, length({root}) + 2))",
         "doc_path": f"iif(root_id IS NULL, 'note:' || doc_id, {root} || '/' || path)",
         "title": "path",
@@ -221,7 +221,7 @@ def _name(connection: apsw.Connection, doc_id: int, columns: list[str]) -> None:
             )
 
 
-def _quoted(columns: Iterable[str]) -> str:
+def _quote_names(columns: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in columns)  # names from this module
 
 

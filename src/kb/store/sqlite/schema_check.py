@@ -18,13 +18,15 @@ def missing(connection: apsw.Connection) -> dict[str, str]:
     """Tables, indexes and triggers that are missing or differ: their kind by name."""
     actual = _objects(connection)
     return {
-        name: kind for name, (kind, sql) in _wanted().items() if actual.get(name) != (kind, sql)
+        name: kind
+        for name, (kind, sql) in _expected_schema().items()
+        if actual.get(name) != (kind, sql)
     }
 
 
 def complete(connection: apsw.Connection) -> None:
     """Create missing indexes, triggers and full-text tables. Other tables cannot be restored."""
-    wanted, there = _wanted(), _objects(connection)
+    wanted, there = _expected_schema(), _objects(connection)
     for name, kind in missing(connection).items():
         sql = wanted[name][1]
         if kind in ("index", "trigger"):
@@ -45,7 +47,7 @@ def _objects(connection: apsw.Connection) -> Objects:
 
 
 @cache
-def _wanted() -> Objects:
+def _expected_schema() -> Objects:
     """The schema that the migrations create."""
     connection = apsw.Connection(":memory:")
     try:

@@ -43,7 +43,7 @@ class Segment(NamedTuple):
         return sum(self.chunks >= least for least in _SIZES)
 
     @property
-    def is_worn(self) -> bool:
+    def needs_rewrite(self) -> bool:
         return self.gone * _WORN > self.chunks
 
 
@@ -103,7 +103,7 @@ def _write(
     segment = connection.last_insert_rowid()
     connection.executemany(
         "INSERT INTO sparse_postings VALUES (?, ?)",
-        ((segment << 32 | term_id, blocks[term_id].packed()) for term_id in sorted(blocks)),
+        ((segment << 32 | term_id, blocks[term_id].to_bytes()) for term_id in sorted(blocks)),
     )
     connection.executemany(
         "INSERT INTO sparse_chunks VALUES (?, ?, ?) "
@@ -135,7 +135,7 @@ def _to_merge(segments: Sequence[Segment]) -> list[int]:
         same = [one.segment for one in segments if one.size == size]
         if len(same) >= FAN:
             return same[:FAN]
-    return [one.segment for one in segments if one.is_worn][:1]
+    return [one.segment for one in segments if one.needs_rewrite][:1]
 
 
 def _merge(connection: apsw.Connection, model_id: int, chosen: Sequence[int]) -> None:

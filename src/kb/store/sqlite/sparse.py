@@ -185,7 +185,7 @@ def _load_state(connection: apsw.Connection, key: Key) -> State:
     for segment, data in rows:
         starts[segment] = len(ids)
         ids.extend(sparse_weights.unpack("q", data))
-    gone = array("q", _gone(connection, key.model_id, ids, starts))
+    gone = array("q", _deleted_positions(connection, key.model_id, ids, starts))
     waiting = _waiting(connection, key.model_id)
     pending_at = len(ids)
     ids.extend(waiting)
@@ -193,7 +193,7 @@ def _load_state(connection: apsw.Connection, key: Key) -> State:
     return State(ids, starts, gone, pending_at, blocks)
 
 
-def _gone(
+def _deleted_positions(
     connection: apsw.Connection, model_id: int, ids: array[int], starts: Mapping[int, int]
 ) -> Iterator[int]:
     """The positions of deleted chunks. The chunk ids of a segment are ascending."""
@@ -225,7 +225,7 @@ def _rows(connection: apsw.Connection, state: State, terms: Terms) -> Iterator[R
         for data, start in stored.get(term, ()):
             yield Row(data, weight, start)
         if term in state.pending:
-            yield Row(state.pending[term].packed(), weight, state.pending_at)
+            yield Row(state.pending[term].to_bytes(), weight, state.pending_at)
 
 
 def _read_blocks(
@@ -247,7 +247,7 @@ def _with_pending(state: State, term: str, postings: TermPostings) -> TermPostin
     """The postings of a term with those of the chunks that are in no segment yet."""
     if term not in state.pending:
         return postings
-    return chain(postings, join([(state.pending[term].packed(), state.pending_at)]))
+    return chain(postings, join([(state.pending[term].to_bytes(), state.pending_at)]))
 
 
 def _by_python(
@@ -268,7 +268,7 @@ def _by_python(
     scored = ((-score, state.ids[place]) for place, score in scores.items() if score > 0)
     left = (one for one in scored
             if one[1] not in hidden and (allowed is None or one[1] in allowed))  # fmt: skip
-    return _ranked([(chunk_id, -score) for score, chunk_id in heapq.nsmallest(limit, left)])
+    return _rank([(chunk_id, -score) for score, chunk_id in heapq.nsmallest(limit, left)])
 
 
 def _by_numpy(
@@ -289,7 +289,7 @@ def _by_numpy(
     else:
         scores = sparse_blocks.scores(terms, len(ids))
         scores[gone] = 0.0
-    return _ranked(best_chunks(scores, ids, allowed=allowed, hidden=hidden, limit=limit))
+    return _rank(best_chunks(scores, ids, allowed=allowed, hidden=hidden, limit=limit))
 
 
 def _places(ids: Ids, wanted: Ids) -> Ids:
@@ -304,7 +304,7 @@ def _places(ids: Ids, wanted: Ids) -> Ids:
     return there
 
 
-def _ranked(scored: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
+def _rank(scored: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
     return [
         ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(scored, start=1)
     ]

@@ -85,7 +85,7 @@ def reason(connection: apsw.Connection, model_id: int) -> str:
     if at is None:
         return "sqlite-vec has no table of these vectors yet (kb embed creates it)"
     if not embeddings.follows(connection, at) or (
-        len(embeddings.changed(connection, model_id, at)) > _MANY
+        len(embeddings.changed_chunks(connection, model_id, at)) > _MANY
     ):
         return "sqlite-vec's table is out of date (kb embed updates it)"
     return "sqlite-vec cannot return that many results"
@@ -120,7 +120,7 @@ def rebuild(connection: apsw.Connection, model: StoredModel) -> None:
 
 
 def _follow(connection: apsw.Connection, model_id: int, since: Mark) -> None:
-    changed = [(chunk_id,) for chunk_id in embeddings.changed(connection, model_id, since)]
+    changed = [(chunk_id,) for chunk_id in embeddings.changed_chunks(connection, model_id, since)]
     connection.executemany(f"DELETE FROM {TABLE} WHERE chunk_id = ?", changed)
     connection.executemany(
         f"INSERT INTO {TABLE} (chunk_id, embedding) SELECT chunk_id, dense FROM embeddings "
@@ -151,19 +151,19 @@ def nearest(
     at = position(connection, model.model_id)
     if at is None or not embeddings.follows(connection, at) or not load(connection):
         return None
-    changed = embeddings.changed(connection, model.model_id, at)
+    changed = embeddings.changed_chunks(connection, model.model_id, at)
     if len(changed) > _MANY:
         return None
     if len(seen.hidden) > _HIDDEN:
         seen = seen.exclude_expired()
-    candidates = _unchanged(connection, query, seen, {*changed, *seen.hidden}, limit)
+    candidates = _table_candidates(connection, query, seen, {*changed, *seen.hidden}, limit)
     if candidates is None:
         return None
     candidates += visibility.filter_visible(connection, seen, changed)
     return embeddings.dense_vectors(connection, model.model_id, candidates)
 
 
-def _unchanged(
+def _table_candidates(
     connection: apsw.Connection, query: Vector[float], seen: Visible, out: set[int], limit: int
 ) -> list[int] | None:
     """Candidates from the table that are not in `out`. More are requested until the last one is

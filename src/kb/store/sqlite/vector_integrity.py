@@ -37,7 +37,7 @@ class VectorIntegrity:
         with self._database.reading() as connection:
             for model in embeddings.models(connection):
                 step = model.ready // limit + 1
-                result = _damaged(connection, model, step)
+                result = _find_damaged(connection, model, step)
                 looked_at, wrong = looked_at + result[0], wrong + len(result[1])
         return looked_at, wrong
 
@@ -45,7 +45,8 @@ class VectorIntegrity:
         with self._database.writing() as connection:
             for model in embeddings.models(connection):
                 gone = [
-                    (chunk_id, model.model_id) for chunk_id in _damaged(connection, model, 1)[1]
+                    (chunk_id, model.model_id)
+                    for chunk_id in _find_damaged(connection, model, 1)[1]
                 ]
                 connection.executemany(
                     "DELETE FROM embeddings WHERE chunk_id = ? AND model_id = ?", gone
@@ -119,8 +120,8 @@ def count_errors(connection: apsw.Connection) -> list[str]:
     return [
         f"{model.name} has {_in_words(counted)}, not {_in_words(known)}"
         for model in embeddings.models(connection)
-        for counted in [_counted(connection, model.model_id)]
-        for known in [_known(connection, model.model_id)]
+        for counted in [_actual_counts(connection, model.model_id)]
+        for known in [_recorded_counts(connection, model.model_id)]
         if counted != known
     ]
 
@@ -129,7 +130,7 @@ def recount(connection: apsw.Connection) -> None:
     for model in embeddings.models(connection):
         connection.execute(
             "UPDATE models SET ready = ?, failed = ?, sparse = ?, tokens = ? WHERE model_id = ?",
-            (*_counted(connection, model.model_id), model.model_id),
+            (*_actual_counts(connection, model.model_id), model.model_id),
         )
 
 
@@ -149,14 +150,14 @@ def _in_words(counted: EmbeddingCounts) -> str:
     )
 
 
-def _known(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
+def _recorded_counts(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
     """The counts in the model's row, including expired documents."""
     sql = "SELECT ready, failed, sparse, tokens FROM models WHERE model_id = ?"
     row: Any = connection.execute(sql, (model_id,)).fetchone()
     return EmbeddingCounts(*row)
 
 
-def _counted(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
+def _actual_counts(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
     """The actual counts, from the indexes, without reading vectors."""
     rest = dict(connection.execute(
         "SELECT state, count(*) FROM embeddings WHERE model_id = ? AND state <> 'ready' GROUP BY 1",
@@ -179,7 +180,9 @@ def _counted(connection: apsw.Connection, model_id: int) -> EmbeddingCounts:
 # --- comparing ------------------------------------------------------------------------------------
 
 
-def _damaged(connection: apsw.Connection, model: StoredModel, step: int) -> tuple[int, list[int]]:
+def _find_damaged(
+    connection: apsw.Connection, model: StoredModel, step: int
+) -> tuple[int, list[int]]:
     """Check every `step`-th vector. Returns how many were checked, and the chunks of damaged
     ones."""
     rows = connection.execute(
@@ -212,7 +215,7 @@ def _table_fault(connection: apsw.Connection, model: StoredModel) -> str | None:
     at = vec0.position(connection, model.model_id)
     if at is None or not embeddings.follows(connection, at):
         return "it is out of date"
-    changed = set(embeddings.changed(connection, model.model_id, at))
+    changed = set(embeddings.changed_chunks(connection, model.model_id, at))
     wanted = dict(embeddings.ready(connection, model.model_id))
     stored = dict(connection.execute(f"SELECT chunk_id, embedding FROM {vec0.TABLE}"))
     wrong = [one for one in wanted.keys() | stored.keys()

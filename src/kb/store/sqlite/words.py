@@ -172,7 +172,7 @@ class WordIndex:
             if files is None or not _precedes(connection, files.mark, read_mark(connection)):
                 self.write_all(connection)
                 return
-            changed = _changed(connection, files.mark)
+            changed = _changed_chunks(connection, files.mark)
             if len(changed) > _MAX_CHANGED // 2:
                 self._write_changes(connection, files, changed)
 
@@ -276,7 +276,7 @@ def _precedes(connection: apsw.Connection, earlier: Mark, mark: Mark) -> bool:
     return bool(scalar(connection, sql, (earlier.change,)) == earlier.stamp)
 
 
-def _changed(connection: apsw.Connection, since: Mark) -> tuple[int, ...]:
+def _changed_chunks(connection: apsw.Connection, since: Mark) -> tuple[int, ...]:
     rows = connection.execute(
         "SELECT DISTINCT chunk_id FROM text_changes WHERE change > ? ORDER BY 1", (since.change,)
     )
@@ -293,7 +293,7 @@ def _derive(
             layers, earlier = (), files.mark
             if not _precedes(connection, earlier, mark):
                 return None
-        changed = _changed(connection, earlier)
+        changed = _changed_chunks(connection, earlier)
         if len(changed) + sum(len(layer.changed) for layer in layers) > _MAX_CHANGED:
             return None
         layers = (*layers, _layer(connection, changed, earlier, mark))

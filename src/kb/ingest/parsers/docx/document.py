@@ -63,8 +63,8 @@ def parse_docx(source: Source) -> Parsed:
     document = archive.xml(path)
     if document is None:
         raise Unreadable(f"not a Word document: {path} is missing")
-    numbering = archive.xml(_related(archive, path, "numbering"))
-    styles = Styles(archive.xml(_related(archive, path, "styles")), numbering)
+    numbering = archive.xml(_related_path(archive, path, "numbering"))
+    styles = Styles(archive.xml(_related_path(archive, path, "styles")), numbering)
     out = Extract()
     chunks = _alternative_chunks(archive, path)
     writer = _Writer(out, styles, _notes(archive, path), chunks)
@@ -74,7 +74,7 @@ def parse_docx(source: Source) -> Parsed:
     shown = [properties[key] for key in _SHOWN_PROPERTIES if key in properties]
     out.append_missing(
         [
-            *writer.unplaced,
+            *writer.unplaced_texts,
             *_attribute_texts(document),
             *_other_parts(archive, path),
             *_list_labels(numbering),
@@ -136,7 +136,7 @@ class _Writer:
         self._flush()
 
     @property
-    def unplaced(self) -> list[str]:
+    def unplaced_texts(self) -> list[str]:
         """Texts that have no place in the document: the table of contents, and notes without a
         reference."""
         return [*self.contents, *self._notes.values(), *self._chunk_rest]
@@ -291,7 +291,7 @@ def _alternative_chunks(archive: Archive, path: str) -> dict[str, AlternativeChu
     return chunks
 
 
-def _related(archive: Archive, path: str, kind: str) -> str:
+def _related_path(archive: Archive, path: str, kind: str) -> str:
     """The part that the document at `path` names as its `kind`, such as `footnotes`; without one,
     the part of that name beside it."""
     folder, _, name = path.rpartition("/")
@@ -306,7 +306,7 @@ def _notes(archive: Archive, path: str) -> dict[tuple[str, str], str]:
     """The footnotes, endnotes and comments, by kind and id."""
     notes: dict[tuple[str, str], str] = {}
     for kind in ("footnote", "endnote", "comment"):
-        root = archive.xml(_related(archive, path, f"{kind}s"))
+        root = archive.xml(_related_path(archive, path, f"{kind}s"))
         for note in root if root is not None else ():
             if attribute(note, "type") in (None, "normal"):
                 text = " ".join(_texts(note))

@@ -112,7 +112,11 @@ def _parse_message(message: Part, name: str) -> Parsed:
         blocks=writer.out.blocks,
         title=subject or file_names.title_of(name),
         attributes=Attributes(date=date, created_at=date, metadata=metadata),
-        warnings=(*dict.fromkeys(writer.warnings), *_unread(writer.unread), *writer.out.warnings),
+        warnings=(
+            *dict.fromkeys(writer.warnings),
+            *_unread_warning(writer.unread),
+            *writer.out.warnings,
+        ),
         text=writer.out.text,
     )
 
@@ -213,7 +217,7 @@ def _is_boilerplate(text: str) -> bool:
     return len(text) < _BOILERPLATE_CHARS and _BOILERPLATE.search(text) is not None
 
 
-def _unread(names: Sequence[str]) -> Iterator[str]:
+def _unread_warning(names: Sequence[str]) -> Iterator[str]:
     """The warning about the parts that are not read."""
     if unique := list(dict.fromkeys(names)):
         more = f" and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""

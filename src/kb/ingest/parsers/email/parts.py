@@ -50,7 +50,7 @@ def leaves(message: Part, *, choose: bool = False) -> Iterator[Part]:
             continue
         inner = [one for one in payload if isinstance(one, Message)]
         if choose and part.get_content_type() == "multipart/alternative":
-            inner = _chosen(inner)
+            inner = _choose_version(inner)
         waiting += reversed(inner)
 
 
@@ -72,7 +72,7 @@ def part_numbers(message: Part, prefix: str = "") -> dict[int, str]:
     return numbers
 
 
-def _chosen(versions: list[Part]) -> list[Part]:
+def _choose_version(versions: list[Part]) -> list[Part]:
     """The plain version, unless it is empty."""
     for part in versions:
         if part.get_content_type() == "text/plain" and (text_of(part) or "").strip():
@@ -140,7 +140,8 @@ def headers(message: Part, name: str) -> list[str]:
         "".join(raw).encode()
     except UnicodeEncodeError:
         return [
-            one_line(decoded(value.encode("utf-8", "surrogateescape"), "utf-8")) for value in raw
+            one_line(decode_text(value.encode("utf-8", "surrogateescape"), "utf-8"))
+            for value in raw
         ]
     if len(raw) > _MAX_SAME_HEADERS:  # no program writes that many, and parsing them is slow
         return [one_line(value) for value in raw]
@@ -159,13 +160,13 @@ def text_of(part: Part) -> str | None:
         return text
     if charset is None and kind in HTML:
         return html.decode_html(data)
-    text = decoded(data, charset or "utf-8")
+    text = decode_text(data, charset or "utf-8")
     if str(part.get_param("delsp") or "").lower() == "yes":
         return _without_soft_breaks(text)
     return text
 
 
-def decoded(data: bytes, charset: str) -> str:
+def decode_text(data: bytes, charset: str) -> str:
     """Decode by the declared charset, or as UTF-8 if that fits. Otherwise invalid bytes are
     replaced; text that is declared as ASCII is Windows-1252 then."""
     is_ascii = charset.lower() in ("ascii", "us-ascii")

@@ -42,7 +42,7 @@ def parse_export(source: Source) -> Parsed:
         blocks=out.blocks,
         title=(titles[0] if len(titles) == 1 else "") or file_names.title_of(source.name),
         attributes=Attributes(tags=tuple(tags)[:_TAGS]),
-        warnings=(*_unread(list(attachments)), *out.warnings),
+        warnings=(*_unread_warning(list(attachments)), *out.warnings),
         text=out.text,
     )
 
@@ -101,7 +101,7 @@ def _files(note: Element) -> Iterator[str]:
             yield one_line(_text(resource, "file-name")) or kind
 
 
-def _unread(names: list[str]) -> Iterator[str]:
+def _unread_warning(names: list[str]) -> Iterator[str]:
     """The warning about the attached files, which are not read."""
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

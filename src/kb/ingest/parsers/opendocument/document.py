@@ -170,7 +170,7 @@ def _named_rows(table: Element) -> Iterator[tuple[str, str]]:
         cells = [(column, text) for column, text in _cells(row) if text]
         if cells:
             yield f"{_column_name(cells[0][0])}{number}", " | ".join(text for _, text in cells)
-        number += _repeated(row, "number-rows-repeated")
+        number += _repetitions(row, "number-rows-repeated")
 
 
 def _cells(row: Element) -> Iterator[tuple[int, str]]:
@@ -180,10 +180,10 @@ def _cells(row: Element) -> Iterator[tuple[int, str]]:
     for cell in row:
         if local_name(cell) in ("table-cell", "covered-table-cell"):
             yield column, " ".join(_items(cell)) or _attribute(cell, "value")
-            column += _repeated(cell, "number-columns-repeated")
+            column += _repetitions(cell, "number-columns-repeated")
 
 
-def _repeated(element: Element, name: str) -> int:
+def _repetitions(element: Element, name: str) -> int:
     count = _attribute(element, name)
     return int(count) if _REPEATED.fullmatch(count) else 1
 

@@ -48,10 +48,10 @@ def _number_format(code: str) -> NumberFormat | None:
         digits = len(percent[1] or "")
         return lambda value: _percentage(value, digits)
     if _ZEROS.fullmatch(code):
-        return lambda value: _padded(value, len(code))
+        return lambda value: _pad(value, len(code))
     if elapsed := _ELAPSED.fullmatch(code):
         units = [elapsed[1][0].lower(), *elapsed[2].lower().replace(":", " ").split()]
-        return lambda value: _elapsed(value, [_UNIT_S[unit[0]] for unit in units])
+        return lambda value: _elapsed_time(value, [_UNIT_S[unit[0]] for unit in units])
     return None
 
 
@@ -63,7 +63,7 @@ def _percentage(value: str, digits: int) -> str:
     return f"{(number * 100).quantize(step, ROUND_HALF_UP)}%"
 
 
-def _padded(value: str, digits: int) -> str:
+def _pad(value: str, digits: int) -> str:
     number = _decimal(value)
     if number is None:
         return value
@@ -71,7 +71,7 @@ def _padded(value: str, digits: int) -> str:
     return f"{'-' if whole < 0 else ''}{abs(whole):0{digits}}"
 
 
-def _elapsed(value: str, units: list[int]) -> str:
+def _elapsed_time(value: str, units: list[int]) -> str:
     """A number of days as hours, minutes and seconds, of which the first is not limited."""
     number = _decimal(value)
     if number is None or number < 0:
