@@ -1,4 +1,4 @@
-"""`python -m bench.everyday`: searches as people type them, where judged questions do not look.
+"""`python -m bench.everyday`: searches as people type them, of kinds that judged collections lack.
 
 python -m bench.everyday [set ...]
 
@@ -14,7 +14,8 @@ are
   that of a question of another collection;
 - `memory`: how many hits the profile returns for a question of another collection.
 
-What is failures is printed, and the exit status is 1. KB_PASSAGES sets another number of passages.
+Missed targets are printed, and the exit status is then 1. KB_PASSAGES sets another number of
+passages.
 """
 
 from __future__ import annotations

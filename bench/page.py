@@ -5,8 +5,8 @@
 Starts `kb serve` on a store, types queries, and prints the median and the 95th percentile of the
 time from the last key to the first hits on the screen, and the processor time of the server for
 each query, which includes highlights and counts, and the load of the machine. On a busy machine,
-only the processor time means much. `python -m bench hybrid` leaves a store with 100,000 passages:
-build/bench/threeway-*-100000.sqlite.
+only the processor time is meaningful. `python -m bench hybrid` leaves a store with 100,000
+passages: build/bench/threeway-*-100000.sqlite.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def main() -> int:
     if not present:
         print(f"no judged collections in {folder}: nothing measured (set KB_DATA)")
         return 0
-    encoder, split = _encoder(), os.environ.get("KB_SPLIT", "test")
+    encoder, split = configured_encoder(), os.environ.get("KB_SPLIT", "test")
     rows, read, below = [], [], []
     for name in present:
         report = _measure_methods(folder / name, split, encoder)
@@ -95,7 +95,8 @@ def main() -> int:
     return 1 if below else 0
 
 
-def _encoder() -> Encoder | None:
+def configured_encoder() -> Encoder | None:
+    """The encoder in the settings; None, with a message, if it cannot be used."""
     try:
         return models.encoder(Config(), os.environ.get("KB_MODELS_ENCODER"))
     except ModelError as error:

@@ -119,7 +119,7 @@ def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str
 
 
 def fit_other(observations: Sequence[Observation]) -> Parameters:
-    """The parameters of encoders without separate ones."""
+    """The parameters for all encoders that have none of their own."""
     dense = [each for each in observations if each.signals.cosine is not None]
     report("other encoders", dense, OTHER)
     return fit(dense, OTHER)
@@ -311,8 +311,9 @@ def fit(
 def _least_loss(
     rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float, offsets: Any = 0.0
 ) -> Any:
-    """The coefficients with the least logistic loss plus ridge penalty, by Newton's method. Those
-    in `bounded` are not negative; the last one has no penalty. `offsets` are added to the logits.
+    """The coefficients with the least logistic loss plus ridge penalty, by Newton's method.
+    Coefficients in `bounded` are not negative; the last coefficient has no penalty. `offsets` are
+    added to the logits.
     """
     ridge = np.full(rows.shape[1], 2.0 * penalty)
     ridge[-1] = 0.0

@@ -1,7 +1,7 @@
 """The float weights of a shipped kb-mini, converted back from its int8 ONNX file.
 
-A new version starts from the shipped one and has it as its teacher: the float weights that were
-exported are not kept anywhere.
+The training of a new version starts from the shipped model, which is also the teacher. Its float
+weights are not kept anywhere, so they are converted back.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ def store_path(
     """Return the store's file, which may not exist yet.
 
     It is `location`, else KB_STORE, else in the nearest `.kb/` from `start` (the current folder)
-    upwards, else in the user data folder. A `.kb/` of another user raises `ConfigError`, because
-    that user could read what is stored there; it has to be given explicitly. So does a `.kb/` with
-    links, which may come with a cloned folder and could lead anywhere.
+    upwards, else in the user data folder. Raises `ConfigError` for the `.kb/` of another user, who
+    could read what is stored there, and for a `.kb/` with links, which may come with a cloned
+    folder and could lead anywhere. Either can be used if `location` or KB_STORE names it.
     """
     return to_path(_store_file(location, start=start))
 
@@ -85,8 +85,9 @@ def _check_links(store: str) -> None:
 def store_url(location: str | os.PathLike[str] | None = None) -> str:
     """Return `location` or KB_STORE if that is a URL, else the path that `store_path` returns.
 
-    Raises `InvalidRequest` for a misspelled URL, and for the parameters of a connection, without
-    repeating them: as a path, they could appear in messages, with their password.
+    Raises `InvalidRequest` for a misspelled URL and for a list of connection parameters
+    (`host=...`). They would count as a path and could appear in messages with their password, so
+    the error does not repeat them.
     """
     url = location if location is not None else os.environ.get("KB_STORE")
     if isinstance(url, str):

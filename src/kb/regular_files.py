@@ -121,7 +121,7 @@ class FileIdentity:
 
     @classmethod
     def of(cls, info: os.stat_result, *, content: bool = False) -> FileIdentity | None:
-        """The identity in a `stat` result, with `content`, including size and time. None if the
+        """The identity in a `stat` result; with `content`, it includes size and time. None if the
         system does not report it (a listing on Windows, some network file systems)."""
         if not info.st_ino:
             return None

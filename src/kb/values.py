@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any as Any
     from typing import NamedTuple as NamedTuple
     from typing import Protocol as Protocol
-    from typing import cast as cast
 
 
 class _Missing:
@@ -403,13 +402,9 @@ class _Protocol:
     """Replaces `typing.Protocol` as a base class."""
 
 
-def _cast(_kind: object, value: object) -> object:
-    return value
-
-
 if not TYPE_CHECKING:
     Any = IO = object  # in annotations only
-    Protocol, asdict, cast = _Protocol, _asdict, _cast
+    Protocol, asdict = _Protocol, _asdict
     dataclass, field, fields, replace, NamedTuple = (
         _dataclass, _field, _fields, _replace, _NamedTuple(),
     )  # fmt: skip

@@ -1,5 +1,4 @@
-"""The versioned JSON shapes (spec 11), shared by all interfaces. Their schemas are in
-`kb/schemas`."""
+"""The versioned JSON shapes, shared by all interfaces. Their schemas are in `kb/schemas`."""
 
 from __future__ import annotations
 
@@ -389,7 +388,8 @@ def read_request(data: Mapping[str, Any]) -> SearchRequest:
 
 
 def read_filters(data: Mapping[str, Any]) -> Filters:
-    """Read filters, named as in spec 10; a list may be given as a single value."""
+    """Read the `filters` of a `search_request.v1`. A list of one value may be given as that
+    value."""
     shapes = {item.name: (list if item.name in _LISTS else str) for item in fields(Filters)
               if item.name != "limits"}  # fmt: skip
     single = {key: [value] if isinstance(value, str) and key in _LISTS else value

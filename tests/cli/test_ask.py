@@ -25,7 +25,7 @@ def test_sentences_with_citations(run: Run) -> None:
 @pytest.mark.usefixtures("here")
 def test_nothing_answers(run: Run) -> None:
     result = run("ask", "which emperor introduced paper money")
-    assert result.out == "nothing here answers that\n"
+    assert result.out == "no document answers this question\n"
     assert result.status == 0
 
 
@@ -44,7 +44,7 @@ def test_an_empty_store_says_how_to_fill_it(
         kb.create()
     monkeypatch.chdir(tmp_path)
     result = run("--store", tmp_path / "new.sqlite", "ask", "anything")
-    assert result.out == "nothing here answers that\n"
+    assert result.out == "no document answers this question\n"
     assert "kb ingest" in result.err
 
 

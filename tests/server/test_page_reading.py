@@ -257,7 +257,7 @@ def test_a_question_is_answered_with_quotes(guide: Running, open_page: Open) -> 
     assert "ask=1" in page.url
     assert serious(page) == []
     page.fill("#query", "which emperor introduced paper money")
-    expect(page.locator(".empty h2")).to_have_text("Nothing here answers that")
+    expect(page.locator(".empty h2")).to_have_text("No document answers this question")
     assert serious(page) == []
     page.get_by_role("button", name="Search instead").click()
     expect(page.locator("#ask")).to_have_attribute("aria-pressed", "false")

@@ -56,7 +56,7 @@ def test_a_conflict_shows_both_versions(wordy: Running, open_page: Open, note: s
     expect(page.locator("#note-text")).to_have_value("The heron hunts.")
     assert wordy.kb.get(note).text == "The heron flies."
     assert serious(page) == []
-    page.get_by_role("button", name="Continue with the other").click()
+    page.get_by_role("button", name="Continue with the other version").click()
     expect(page.locator("#note-text")).to_have_value("The heron flies.")
     expect(page.locator("#note .report pre")).to_have_text("The heron hunts.")
     page.fill("#note-text", "The heron flies and hunts.")
@@ -71,7 +71,7 @@ def test_mine_is_stored_if_the_reader_says_so(wordy: Running, open_page: Open, n
     page.fill("#note-text", "The heron hunts.")
     wordy.kb.tag(note, add=["pond"])
     page.get_by_role("button", name="Store the changes").click()
-    page.get_by_role("button", name="Store mine").click()
+    page.get_by_role("button", name="Store my version").click()
     expect(page.locator("#note .report")).to_contain_text("Changed.")
     assert wordy.kb.get(note).text == "The heron hunts."
 

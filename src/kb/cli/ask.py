@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Answer
 
-NOTHING = "nothing here answers that"
+NOTHING = "no document answers this question"
 
 
 @click.command("ask", cls=QueryCommand)

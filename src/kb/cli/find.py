@@ -144,8 +144,8 @@ def _run(window: Any, *, curses: Any, kb: KnowledgeBase, state: FindState) -> No
 
 
 def _keys(window: Any, curses: Any) -> Iterator[str | int]:
-    """Wait a moment for a key, and yield it and all that follow at once: text that is pasted is
-    drawn and searched for once, not once for each character."""
+    """Wait briefly for a key, and yield it with all keys that have already arrived, so that pasted
+    text is drawn and searched for once, not once for each character."""
     try:
         with suppress(curses.error):  # no key
             yield window.get_wch()

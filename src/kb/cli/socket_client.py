@@ -200,8 +200,8 @@ def _terminal_size(variable: str, dimension: int, default: int) -> int:
 
 
 def _exchange(path: str, request: dict[str, object]) -> dict[str, object] | None:
-    """Send the request and return the response; None if the server declined. A server that does
-    not begin to respond soon is stopped or busy; then this process is faster."""
+    """Send the request and return the response; None if the server declined, or does not begin to
+    respond soon: it is suspended or busy, and the search is faster in this process."""
     import _socket
     import json
 

@@ -137,7 +137,8 @@ def list_command(invocation: Invocation) -> None:
 
 
 def _check_limit_name(name: str, option_name: str) -> str:
-    """The name of a limit. An empty one would match no document."""
+    """Return the name of a limit. Raises `InvalidRequest` for an empty name, which would match no
+    document."""
     if not name:
         raise InvalidRequest(f"{option_name} is empty", "name it, or leave the option out")
     return name

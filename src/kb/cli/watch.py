@@ -108,7 +108,7 @@ def _ready(event: Event) -> str:
 
 
 def _batch(event: Event) -> str:
-    """Return one line; none if the changes had no effect."""
+    """Describe a batch of changes on one line; empty if they had no effect."""
     return _changes(event.report)
 
 

@@ -190,8 +190,8 @@ class Embedder:
 @dataclass(slots=True)
 class _Pending:
     """The chunks to embed. Chunks that fail are not tried again; chunks that are added in the
-    meantime are included. Chunks without vectors come first: those in `priorities`, then those
-    of the newest documents. Those that lack one of `parts` follow, by id."""
+    meantime are included. Chunks without vectors come first: those in `priorities`, then those of
+    the newest documents. Chunks whose vectors lack one of `parts` follow, by id."""
 
     store: Store
     job_id: int
@@ -313,8 +313,8 @@ class _Writer:
         else:
             self.truncated += outcome.encoding.truncated > 0
         if outcome.error is not None:
-            rest = "without vectors" if outcome.encoding is None else "with a dense vector only"
-            _log.warning("chunk %d is left %s: %s", outcome.chunk_id, rest, outcome.error)
+            parts = "no vectors" if outcome.encoding is None else "only a dense vector"
+            _log.warning("chunk %d has %s: %s", outcome.chunk_id, parts, outcome.error)
 
     def flush(self) -> None:
         """Write the collected outcomes."""

@@ -104,7 +104,7 @@ def lines(path: Path) -> Iterator[Line]:
         raise EvalDataError(f"{path}:{number}: not UTF-8 text", "save the file as UTF-8") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise EvalDataError(
-            f"{path}: damaged gzip file after line {number}: {error}", "fetch the file again"
+            f"{path}: damaged gzip file after line {number}: {error}", "download the file again"
         ) from error
     except OSError as error:
         raise EvalDataError(

@@ -61,10 +61,10 @@ def candidates(
     limit: int,
     least: float,
 ) -> Places:
-    """The positions below `count` that may be among the `limit` best with a sum of `least` or more,
-    ascending. `weigh` computes the weights of a term's values at positions. Positions are compared
-    in ranges, and the best of one range prune the next. `excluded` are positions that do not
-    count."""
+    """The positions below `count` whose sum may be at least `least` and among the `limit` highest,
+    in ascending order. `weigh` computes the weights of a term's values at positions. `excluded` are
+    positions to leave out. Ranges of positions are examined one after another: the best sums so far
+    prune the next range."""
     import numpy as np
 
     ordered = sorted(terms, key=lambda term: -term.bound)

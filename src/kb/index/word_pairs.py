@@ -83,7 +83,7 @@ def join(parts: Sequence[Signatures]) -> Signatures:
 def may_contain(
     signatures: Signatures, places: NDArray[np.unsignedinteger[Any]], phrase: Sequence[str]
 ) -> NDArray[np.unsignedinteger[Any]]:
-    """Those of the chunks at `places` that may contain the phrase."""
+    """Which of the chunks at `places` may contain the phrase."""
     import numpy as np
 
     numbers = _phrase_numbers(phrase)

@@ -24,8 +24,8 @@ _SEPARATORS = re.compile(r"[-_\s]+")
 
 
 def hidden_name(names: Sequence[str]) -> bool:
-    """Whether one of the names of a path begins with a dot and is not that of a mail folder, which
-    has `cur` or `new` after it."""
+    """Whether a path has a hidden name. Names that begin with a dot are hidden, except those of
+    mail folders, which are followed by `cur` or `new`."""
     return any(
         name.startswith(".") and after not in MAIL_FOLDERS
         for name, after in zip_longest(names, names[1:], fillvalue="")

@@ -1,9 +1,9 @@
 """Text in encodings older than UTF-8: Windows-1252 (and so Latin-1), and those of Chinese, Japanese
 and Korean.
 
-Pure. Bytes do not name their encoding. An encoding is accepted if all bytes are valid in it, and if
-the result consists of the characters that texts in its language have. Shift-JIS, GB18030 and the
-others are tried before Windows-1252, in which nearly everything is valid.
+Pure. The encoding of bytes can only be inferred. An encoding is accepted if all bytes are valid in
+it, and if the result consists of the characters that texts in its language have. Shift-JIS, GB18030
+and the others are tried before Windows-1252, in which nearly everything is valid.
 """
 
 from __future__ import annotations

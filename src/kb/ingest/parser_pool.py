@@ -4,9 +4,10 @@
         for chunk in parsing.document().chunks: ...
 
 A hostile file can make its parser use all memory, run for hours or crash. So no file is parsed in
-the process that holds the store: a parser process receives its bytes and returns its chunks. One
-that exceeds its limits is ended, and only its file fails. All threads share the parser processes,
-which are started on demand, reused for the next file, and ended after a minute without work.
+the process that holds the store: a parser process receives its bytes and returns its chunks. A
+process that exceeds its limits is ended, and only its file fails. All threads share the parser
+processes, which are started on demand, reused for the next file, and ended after a minute without
+work.
 """
 
 from __future__ import annotations

@@ -223,7 +223,8 @@ def _merge(targets: Iterable[ScanTarget]) -> list[ScanTarget]:
 def is_missing(root: Root) -> bool:
     """Whether a root cannot be reached now, so that its absent files do not count as removed.
 
-    That includes a link in its path: links were resolved at ingest, so a link leads elsewhere.
+    A root with a link in its path counts as missing: links were resolved at ingest, so the link
+    leads elsewhere.
     """
     try:
         with open_folder(root.path):

@@ -47,7 +47,9 @@ def read_image(
     """
     location = store.catalog.file_location(document.doc_id)
     if location is None or path not in _shown_paths(document, text):
-        raise NotFound("the document does not show this image", "read the document")
+        raise NotFound(
+            "the document does not show this image", "request an image that the document shows"
+        )
     file = _find(location, path, ingest)
     try:
         data = file_data(
@@ -57,7 +59,7 @@ def read_image(
         raise InvalidRequest("the image is too large", "open the original") from error
     except OSError as error:
         raise NotFound(
-            f"the image was not read: {error.strerror or error}", "check the file"
+            f"the image cannot be read: {error.strerror or error}", "check the file"
         ) from error
     if (media_type := media_type_of(data)) is None:
         raise InvalidRequest("this is not an image", "supported images: PNG, JPEG, GIF, WebP")
@@ -90,7 +92,7 @@ def _find(location: FileLocation, path: str, ingest: IngestConfig) -> FileLocati
         for file in result.files:
             if file.path == part:
                 return location._replace(inside=file.disk_path)
-    raise NotFound("the image is missing, or is not read by an ingest", "check the file")
+    raise NotFound("the image is missing, or an ingest would not read it", "check the file")
 
 
 # --- the paths in a text --------------------------------------------------------------------------

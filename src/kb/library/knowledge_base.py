@@ -392,8 +392,8 @@ class KnowledgeBase(RetrieverSearches):
         profile: str | None = None, filters: Filters | None = None,
     ) -> Answer:  # fmt: skip
         """Answer a question with at most `sentences` sentences of the store, each with its
-        citation. It has no sentences if nothing in the store answers the question. `top` is the
-        number of passages to take them from."""
+        citation. The answer has no sentences if nothing in the store answers the question. `top` is
+        the number of passages to take sentences from."""
         from kb.search.answers import ask
 
         request = SearchRequest(question, top=top, profile=profile, filters=filters)

@@ -80,7 +80,7 @@ def original(store: Store, document: Document, ingest: IngestConfig) -> bytes:
         return file_data(location, ingest)
     except OSError as error:
         raise NotFound(
-            f"the file was not read: {error.strerror or error}", "check the file, and ingest it"
+            f"the file cannot be read: {error.strerror or error}", "check the file, and ingest it"
         ) from error
 
 
@@ -234,7 +234,8 @@ def _open_lines(
 
 
 def _span(extents: list[_Extent], start: int, end: int) -> Span:
-    """A span of lines of the same kind as the first chunk's span, and with its place."""
+    """A span from line `start` to `end`, of the same kind and with the same place as the span of
+    the first chunk."""
     if extents and extents[0].chunk.spans[0].kind == "code":
         span = extents[0].chunk.spans[0]
         return Span("code", start, end, symbol=span.symbol, lang=span.lang)

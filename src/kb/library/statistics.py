@@ -62,7 +62,7 @@ def most_read(documents: Sequence[Document]) -> list[Document]:
 
 
 def stale(documents: Sequence[Document], now: str) -> list[Document]:
-    """Documents that were never read, and not changed for a year, oldest first."""
+    """Documents that were never read and have not been changed for a year, oldest first."""
     before = f"{int(now[:4]) - _STALE_YEARS:04d}{now[4:]}"
     unread = [each for each in documents if not each.access_count and each.updated_at < before]
     return sorted(unread, key=lambda each: (each.updated_at, each.doc_path))

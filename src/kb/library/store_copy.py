@@ -44,7 +44,9 @@ def copy(source: str, dest: str, on_progress: OnProgress) -> CopyReport:
     target = open_store(store_url(dest))
     try:
         if not store.exists():
-            raise StoreMissing(f"there is no store at {store.location}", "give another store")
+            raise StoreMissing(
+                f"there is no store at {store.location}", "check the location of the source"
+            )
         return copy_store(store, target, utc_timestamp(time.time()), on_progress)
     finally:
         store.close()
@@ -57,7 +59,7 @@ def copy_store(source: Store, target: Store, now: str, on_progress: OnProgress) 
     interrupted copy is resumed, unless the source has changed. Raises `StoreError` if the stores
     differ afterwards."""
     if source.path == target.path:
-        raise InvalidRequest("a store cannot be copied to itself", "give another store")
+        raise InvalidRequest("a store cannot be copied to itself", "choose another target")
     with source.snapshot():
         digest = hashlib.blake2b()
         exported = source.maintenance.export(vectors=True)

@@ -55,7 +55,8 @@ def make_server(
     kb: KnowledgeBase, until: Deadline | None = None, on_end: Callable[[], None] = lambda: None
 ) -> Server[None]:
     """Return a server with the four tools over `kb`, which the caller closes. It embeds new notes
-    while it runs. No call outlives `until`; `on_end` is called when shutdown begins."""
+    while it runs. All calls end when the deadline `until` is canceled; `on_end` is called when
+    shutdown begins."""
     stopping = until or Deadline()
     tools = {tool.name: tool for tool in TOOLS}
     tool_list = types.ListToolsResult(tools=[_tool_spec(tool) for tool in TOOLS])
@@ -203,7 +204,8 @@ def address(text: str) -> tuple[str, int]:
 
 
 def create_app(kb: KnowledgeBase, rules: AccessRules, until: Deadline | None = None) -> ASGIApp:
-    """Return the ASGI application, which serves `/mcp`. No call outlives `until`."""
+    """Return the ASGI application, which serves `/mcp`. All calls end when the deadline `until` is
+    canceled."""
     from kb.server.admission import Admission
     from kb.server.guard import Guard
     from kb.server.metrics import Metrics

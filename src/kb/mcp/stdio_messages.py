@@ -62,8 +62,8 @@ class Lines:
 
 
 def stdin_lines() -> Lines:
-    """Take over stdin: other code of this process, and its child processes, read nothing from
-    it."""
+    """Read from stdin here only: for other code of this process and for its child processes, stdin
+    is empty."""
     private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

@@ -45,7 +45,7 @@ Handler = Callable[[KnowledgeBase, JsonDict], ToolResult]
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool. `properties` are JSON Schema, `output` is the schema of the result's data; `reads`
-    means that the tool changes nothing but counters."""
+    means that the tool changes only counters."""
 
     name: str
     title: str

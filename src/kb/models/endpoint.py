@@ -128,8 +128,8 @@ class EndpointEncoder(ModelTraits):
         return encodings
 
     def _query(self, texts: list[str]) -> list[Any]:
-        """The vectors of queries. A user is waiting: this fails at once if the server has not
-        responded lately."""
+        """The vectors of queries. Fails at once if the server has not responded lately, because a
+        user is waiting."""
         return self._breaker.call(lambda: self._queries.vectors(texts))
 
 

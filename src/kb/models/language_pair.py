@@ -2,7 +2,8 @@
 
 Both have the same space of vectors, because the second was trained to put a translation where the
 first puts the English text (`training/README.md`). English texts get the vectors of the English
-encoder, to the last bit; the encoder for other languages is loaded when the first such text comes.
+encoder, to the last bit; the encoder for other languages is loaded with the first text in one of
+them.
 """
 
 from __future__ import annotations

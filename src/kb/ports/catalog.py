@@ -131,7 +131,7 @@ class Catalog(Protocol):
         ...
 
     def matching(self, doc_ids: Iterable[int], filters: Filters) -> set[int]:
-        """Those of the documents that match `filters`, expired ones included."""
+        """Which of these documents match `filters`. Expired documents are included."""
         ...
 
     def documents_below(self, folder: str) -> list[Document]:

@@ -22,8 +22,8 @@ class Vectors(Protocol):
     """Reads vectors and manages the models they belong to. `Queue.finish` writes vectors.
 
     A model has a role: `search` (searches use its vectors), `next` (its vectors are being built to
-    replace the former), `gone` (its vectors are being dropped), or None (its vectors are kept, but
-    not used).
+    replace those), `gone` (its vectors are being dropped), or None (its vectors are kept, but not
+    used).
     """
 
     def version(self) -> str:
@@ -125,7 +125,7 @@ class Vectors(Protocol):
         ...
 
     def chunks_with(self, model_id: int, part: str, chunk_ids: Iterable[int]) -> set[int]:
-        """Those of the chunks that have a vector with this part: `dense`, `sparse` or `tokens`."""
+        """Which of these chunks have a vector with this part: `dense`, `sparse` or `tokens`."""
         ...
 
     def token_vectors(self, model_id: int, chunk_ids: Iterable[int]) -> dict[int, TokenVectors]:

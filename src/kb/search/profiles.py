@@ -1,5 +1,5 @@
-"""Profiles: pipelines as data (spec 1). `config.toml` and `--set` can change every field; entries
-of a table have dotted names, such as `weights.dense=0.5`."""
+"""Profiles: pipelines as data. `config.toml` and `--set` can change every field; entries of a table
+have dotted names, such as `weights.dense=0.5`."""
 
 from __future__ import annotations
 

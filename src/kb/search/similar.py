@@ -43,7 +43,9 @@ def similar(
         response = searcher.search(
             replace(base, query=_plain(text), profile="lexical", match="any")
         )
-        reason = Degraded("dense", "unfit", verdict) if verdict else _missing(searcher, len(ids))
+        reason = (
+            Degraded("dense", "unfit", verdict) if verdict else _missing_vectors(searcher, len(ids))
+        )
         response = replace(response, degraded=(*response.degraded, reason))
     explain = response.explain and {**response.explain, "profile": PROFILE}
     # Relevance is calibrated for questions, not for passages as queries.
@@ -51,7 +53,7 @@ def similar(
     return replace(response, query=request.query, profile=PROFILE, hits=hits, explain=explain)
 
 
-def _missing(searcher: Searcher, chunks: int) -> Degraded:
+def _missing_vectors(searcher: Searcher, chunks: int) -> Degraded:
     """Why there are no vectors: there is no encoder, or it has not encoded the passages yet."""
     pending = Degraded("dense", "pending", chunks)
     reasons = searcher.status().required().degraded

@@ -53,7 +53,7 @@ def read_token(token_file: str) -> str | None:
     if len(token) < _MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable():
         raise ConfigError(
             f"the token needs at least {_MIN_TOKEN_CHARS} printable ASCII characters",
-            'make one: python -c "import secrets; print(secrets.token_urlsafe())"',
+            'create one: python -c "import secrets; print(secrets.token_urlsafe())"',
         )
     return token
 

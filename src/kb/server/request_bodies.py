@@ -55,8 +55,8 @@ def _too_large(limit_bytes: int) -> TooLarge:
 def check_shape(data: bytes) -> int:
     """Check the nesting of JSON text before it is parsed; return the bytes that parsing may take.
 
-    Deep nesting breaks whatever serializes the value again, and many small lists take a hundred
-    times the memory of their text. Raises `InvalidRequest`.
+    Deep nesting breaks the code that serializes the value again, and many small lists take a
+    hundred times the memory of their text. Raises `InvalidRequest`.
     """
     containers = data.count(b"[") + data.count(b"{")
     commas = data.count(b",")

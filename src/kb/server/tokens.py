@@ -213,8 +213,8 @@ class TokenRegistry:
     """Finds the identity behind a token. Rereads the file when it has changed. Used by the event
     loop only.
 
-    Once there has been a token, every request needs one: a file that is deleted or damaged while
-    the server runs locks everybody out, rather than letting everybody in.
+    Once there has been a token, every request needs one: if the file is deleted or damaged while
+    the server runs, all requests are refused.
     """
 
     def __init__(self, file: TokenFile, clock: Callable[[], float]) -> None:

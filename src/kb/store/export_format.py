@@ -331,8 +331,8 @@ def _check_inside(value: Mapping[str, Any], number: int) -> None:
 
 
 def _is_place(span: Mapping[str, Any]) -> bool:
-    """Whether the numbers of a span count from 1 and are in order. Those of other kinds are not
-    counted: they may be times or coordinates."""
+    """Whether the line or page numbers of a span count from 1 and are in order. Spans of other
+    kinds are not checked: their numbers may be times or coordinates."""
     start, end, page = (span.get(name) for name in ("start", "end", "page"))
     if span["kind"] not in ("line", "page", "code"):
         return bool(span["kind"])

@@ -119,7 +119,7 @@ class LimitedCatalog:
         return self._catalog.matching(doc_ids, self._filters)
 
     def visible_chunks(self, chunk_ids: Iterable[int]) -> list[int]:
-        """Those of the chunks whose documents are visible."""
+        """Which of these chunks belong to visible documents."""
         owners = self._catalog.document_ids(chunk_ids)
         visible = self._visible(set(owners.values()))
         return [chunk_id for chunk_id, doc_id in owners.items() if doc_id in visible]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kb.errors import ModelMismatch
-from kb.index import sparse_weights, token_codes
+from kb.errors import InvalidRequest, ModelBroken, ModelMismatch
+from kb.index import cosine, sparse_weights, token_codes
 from kb.text.timestamps import utc_timestamp
 from kb.types import JsonDict
 
 if TYPE_CHECKING:
-    from kb.types import Encoding, ExamMark, ModelSpec, StoredModel
+    from kb.types import Encoding, ExamMark, ModelSpec, StoredModel, Vector
 
 ATTEMPTS = 3  # after this many failures, kb gives up on a chunk
 BACK_OFF_S = (60.0, 600.0)  # wait after the first failure, and after later ones
@@ -65,6 +67,22 @@ def _mismatch_hint(known: StoredModel, spec: ModelSpec) -> str:
 
 def _label(known: StoredModel) -> str:
     return f"{known.name} {known.version} of {known.dimension} dimensions"
+
+
+def query_vector(vector: Sequence[float], model: StoredModel) -> Vector[float]:
+    """The normalized vector of a query. Raises `ModelMismatch` if it is not of this model, and
+    `InvalidRequest` if it is zero."""
+    if len(vector) != model.dimension:
+        raise ModelMismatch(
+            f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
+            f"encode queries with {model.name} {model.version}",
+        )
+    try:
+        return cosine.unit_vector(array("f", vector), model.dimension)
+    except ModelBroken as error:
+        raise InvalidRequest(
+            f"the query: {error.message}", "the vector of a query must not be zero"
+        ) from error
 
 
 def status_of(model: StoredModel, last_error: str | None) -> JsonDict:

@@ -114,8 +114,8 @@ def _without_spans(line: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """The text without its comments. One that is not closed is text, and so are all later ones of
-    its kind, which need not be tried."""
+    """The text without its comments. A comment that is not closed counts as text. All later
+    comments with the same marks are not closed either, so they are not searched for."""
     kept, at = [], 0
     starts = {marks: text.find(marks[0]) for marks in _COMMENTS}
     while (start := min((each for each in starts.values() if each >= 0), default=-1)) >= 0:

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
         VectorMatches,
     )
 
-# Closed vocabularies (spec 2, 10). A value outside them is an error that lists the valid ones.
+# Closed vocabularies. A value outside them is an error that lists the valid ones.
 TYPES = (
     "pdf", "markdown", "code", "note",
     "html", "docx", "epub", "notebook", "rst", "asciidoc", "org", "table", "email",

@@ -10,7 +10,7 @@ from kb.values import Any, NamedTuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A stored document (spec 2). Times are ISO 8601 in UTC."""
+    """A stored document. Times are ISO 8601 in UTC."""
 
     doc_id: int
     root_id: int | None

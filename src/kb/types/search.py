@@ -18,8 +18,8 @@ else:  # so that the types of the fields can be read at runtime, without loading
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions on the document of a hit (spec 10). Empty filters accept every document. `limits`
-    restricts what the caller may see; it is not part of a request."""
+    """Conditions on the document of a hit. Empty filters accept every document. `limits` restricts
+    what the caller may see; it is not part of a request."""
 
     tags: tuple[str, ...] = ()
     tags_any: tuple[str, ...] = ()

@@ -287,7 +287,7 @@ def _json_year(issued: Any) -> str:
 
 
 def _heading(fields: dict[str, list[str]]) -> str:
-    """`Noether, Klein 1918: Invariante Variationsprobleme`."""
+    """The heading of an entry: `Noether, Klein 1918: Invariante Variationsprobleme`."""
     people = fields.get("author") or fields.get("editor") or []
     names = [name.partition(",")[0] if "," in name else name.rpartition(" ")[2] for name in people]
     more = " et al." if len(names) > _MAX_AUTHORS else ""

@@ -69,7 +69,7 @@ class SubtitlesParser(FormatParser):
 
 
 def time_of(seconds: int) -> str:
-    """`01:02:03`."""
+    """Format a number of seconds as `01:02:03`."""
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 

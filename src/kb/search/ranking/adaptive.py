@@ -1,4 +1,4 @@
-"""Adaptive weights: the weight of each retriever depends on the query (spec 6 [002 R4]). Pure.
+"""Adaptive weights: the weight of each retriever depends on the query [002 R4]. Pure.
 
     at most 3 words                      lexical + 0.5   names and terms match by their words
     more than 10 words                   dense + 0.5     a sentence expresses a meaning

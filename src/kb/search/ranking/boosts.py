@@ -1,5 +1,5 @@
-"""Boosts: factors of a score for the kind, the accesses and the age of a document (spec 7). Pure
-functions; `--explain` shows every factor.
+"""Boosts: factors of a score for the kind, the accesses and the age of a document. Pure functions;
+`--explain` shows every factor.
 """
 
 from __future__ import annotations

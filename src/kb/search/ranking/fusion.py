@@ -1,4 +1,4 @@
-"""Fusion: several ranked lists become one (spec 6). Pure functions over scores and ranks.
+"""Fusion: several ranked lists become one. Pure functions over scores and ranks.
 
     rrf        sum of w / (k + rank): uses ranks only, so the scales of scores do not matter
     weighted   sum of w * score, with each score mapped to [0, 1] [003]

@@ -8,7 +8,7 @@
 
 Passages of the first three kinds come first, in this order: a user who types the text of a passage,
 or a word that few passages have, wants those. A run multiplies the odds of a score by at most `e ^
-RUN_WEIGHT`: a long question may well share four words with a passage that does not answer it. A
+RUN_WEIGHT`: a long question often shares four words with a passage that does not answer it. A
 passage with every word counts as one with a run of weight `EVERY_WORD`.
 """
 

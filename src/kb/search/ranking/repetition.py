@@ -1,9 +1,9 @@
 """Repetition: short texts that many pages of a folder share, such as footers, do not rank. Pure.
 
-A footer says nothing about its page. The page's title, however, is part of what is searched, so
-that for `git stash` the footer of the page git-stash looks like a good hit. Such a passage goes
-below every other candidate that contains as many words of the query; if it is the only one with
-those words, it keeps its place.
+A footer is not about its page. The page's title, however, is part of what is searched, so that for
+`git stash` the footer of the page git-stash looks like a good hit. Such a passage goes below every
+other candidate that contains as many words of the query; if it is the only one with those words, it
+keeps its place.
 """
 
 from __future__ import annotations

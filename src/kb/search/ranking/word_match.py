@@ -8,8 +8,8 @@ depend on the share of the highest possible BM25 score that the first passage re
     50 % or more    1.5 times their weight
     between         in proportion
 
-No passage contains all words of a long question, so a low share says little. For a query of more
-than six words, the factors are 1 and 1.3.
+No passage contains all words of a long question, so a low share is weak evidence. For a query of
+more than six words, the factors are 1 and 1.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blending of reranker scores with fused scores (spec 8). Pure.
+"""Blending of reranker scores with fused scores. Pure.
 
 Both kinds of scores become z-scores over the candidates. Then
 

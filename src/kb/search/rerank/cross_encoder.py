@@ -1,4 +1,4 @@
-"""The cross-encoder reranker: a judge reads the query and each passage together (spec 8)."""
+"""The cross-encoder reranker: a judge reads the query and each passage together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Late interaction: compares every token of the query with every token of a passage (spec 8).
+"""Late interaction: compares every token of the query with every token of a passage.
 
     MaxSim = mean over the query's tokens of the highest cosine to a token of the passage
 

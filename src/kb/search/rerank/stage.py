@@ -1,4 +1,4 @@
-"""The rerank stage: a reranker reads the first candidates and reorders them (spec 8).
+"""The rerank stage: a reranker reads the first candidates and reorders them.
 
     fuse -> boost -> rerank -> cut
 
@@ -84,7 +84,7 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RerankStage:
-    """The rerank stage of a profile. Without a `reranker` it does nothing but report `degraded`.
+    """The rerank stage of a profile. Without a `reranker`, the stage only reports `degraded`.
     Without a `blend`, the share of the reranker depends on the query. `warns_of_expression` reports
     that an FTS5 expression is not reranked."""
 

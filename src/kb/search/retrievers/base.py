@@ -58,8 +58,8 @@ class Retriever(Protocol):
         """The scores of chunks that other retrievers found; None if that is too slow."""
 
     def missing(self, chunk_ids: Iterable[int]) -> Set[int]:
-        """Those of the chunks that its index does not contain, so that they cannot be scored. Only
-        called if its candidates are `partial`."""
+        """Which of these chunks its index does not contain, so that they cannot be scored. Called
+        only if its candidates are `partial`."""
 
 
 def failure(part: str, error: Exception) -> Degraded:

@@ -1,4 +1,4 @@
-"""The dense retriever: compares the query's vector with all vectors of the store (spec 5)."""
+"""The dense retriever: compares the query's vector with all vectors of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lexical retriever: tiers of lookups in the full-text index (spec 4).
+"""The lexical retriever: tiers of lookups in the full-text index.
 
     a single-quoted expression     matched as it is
     match any                      chunks with any content word, by BM25; if there are none, chunks

@@ -63,9 +63,9 @@ class Readability:
 
 
 def readability(context: SearchContext) -> Readability | None:
-    """What the model of a search reads. None if it reads everything, if no retriever uses it, if
-    the request has a vector, or if the model cannot read the query: its lists are then empty, or
-    there are no others."""
+    """What the model of a search reads. None if nothing has to be removed: the model reads
+    everything, or no retriever uses it, or the request has a vector, or the model cannot read the
+    query, so that its lists are empty or the only ones."""
     names = [registry.get(name).model_output for name in context.profile.retrievers]
     outputs = [name for name in names if name is not None]
     if not outputs or context.request.vector is not None:

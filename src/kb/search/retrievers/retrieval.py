@@ -133,8 +133,8 @@ def _result(
     *,
     alone: bool,
 ) -> _TimedCandidates:
-    """The result of the task, or of a run in this thread. One of several retrievers gets only a
-    share of the search's deadline."""
+    """The result of the task, or of a run in this thread. If several retrievers run, each gets only
+    a share of the search's deadline."""
     if task is None and alone:
         return _run(retriever, request)
     if task is not None:

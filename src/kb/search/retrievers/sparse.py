@@ -1,4 +1,4 @@
-"""The sparse retriever: compares term weights that a model learned (spec 5).
+"""The sparse retriever: compares term weights that a model learned.
 
 Like lexical retrieval, it finds chunks that share a term with the query. As in dense retrieval, a
 model decides how much each term matters, in the query and in the chunk.

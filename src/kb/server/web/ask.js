@@ -65,7 +65,7 @@ function showNothing({ closest }, actions) {
     h(
       "section",
       { class: "empty" },
-      h("h2", {}, t("Nothing here answers that")),
+      h("h2", {}, t("No document answers this question")),
       closest.length
         ? [h("p", {}, t("The closest passages, probably about something else:")), h("ul", {}, closest.map(link))]
         : null,

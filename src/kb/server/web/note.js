@@ -97,7 +97,7 @@ function openForm(knownTags, note, given = null) {
       h("div", { class: "notice", role: "alert" }, h("p", {}, t("This note was changed in the meantime. Nothing is stored yet."))),
       h("h3", {}, t("The other version")),
       h("pre", { tabindex: "0", dir: "auto", id: "other-version" }, theirs.text),
-      h("p", { class: "acts" }, button(t("Store mine"), store), button(t("Continue with the other"), take)),
+      h("p", { class: "acts" }, button(t("Store my version"), store), button(t("Continue with the other version"), take)),
     );
   };
   show(
@@ -168,7 +168,7 @@ function undo(work, report) {
       await work();
       changed();
     } catch (error) {
-      show(report, t("Not undone: {reason}", { reason: error.message }));
+      show(report, t("Could not undo: {reason}", { reason: error.message }));
     }
   });
 }

@@ -32,7 +32,7 @@ export async function offer(actions) {
     "p",
     { class: "acts" },
     button(t("Write an answer"), () => write(), { id: "write", class: "" }),
-    h("span", { class: "hint-text" }, t("{model} gets the question and the passages found, at {host}.", model)),
+    h("span", { class: "hint-text" }, t("The question and the relevant passages are sent to {model} at {host}.", model)),
   );
   const section = h("section", { class: "written", "aria-label": t("Written answer") }, exchanges, start);
   const write = (question = state.query) => {
@@ -108,7 +108,7 @@ async function exchange(question, turns, exchanges, section, actions) {
     await stream("/ask/written", body, (name, data) => on[name]?.(data), controller.signal);
     if (!complete) throw new ApiError({ message: t("the connection was lost") }, 0);
     turns.push({ question, answer });
-    show(status, sent ? "" : t("Nothing here answers that, so nothing was sent."));
+    show(status, sent ? "" : t("No document answers this question, so nothing was sent."));
   } catch (error) {
     if (error.name === "AbortError") show(status, t("Stopped."));
     else if (error instanceof ApiError)

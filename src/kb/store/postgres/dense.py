@@ -7,12 +7,10 @@ if the model is large and most chunks are allowed, and otherwise by comparing al
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kb.errors import InvalidRequest, ModelBroken, ModelMismatch
-from kb.index import cosine
+from kb.store.model_rows import query_vector
 from kb.store.postgres import embeddings, schema
 from kb.store.postgres import filters as where
 from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
@@ -56,7 +54,7 @@ def nearest(
     exact: bool = False,
 ) -> VectorMatches:
     """Search in the caller's snapshot."""
-    query = _normalize(vector, model)
+    query = query_vector(vector, model)
     visible = where.visible_condition(session, filters, now)
     if limit < 1 or not model.ready:
         return VectorMatches([], "pgvector")
@@ -184,20 +182,6 @@ def build_index(database: Database, model: StoredModel) -> None:
 
 
 # --- scores ---------------------------------------------------------------------------------------
-
-
-def _normalize(vector: Sequence[float], model: StoredModel) -> Vector[float]:
-    if len(vector) != model.dimension:
-        raise ModelMismatch(
-            f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
-            f"encode queries with {model.name} {model.version}",
-        )
-    try:
-        return cosine.unit_vector(array("f", vector), model.dimension)
-    except ModelBroken as error:
-        raise InvalidRequest(
-            f"the query: {error.message}", "the vector of a query must not be zero"
-        ) from error
 
 
 def _rescore(

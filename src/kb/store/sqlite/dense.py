@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import apsw
 
 from kb.deadline import pause_deadline
-from kb.errors import InvalidRequest, ModelBroken, ModelMismatch, check_choice
+from kb.errors import check_choice
 from kb.index import cosine
+from kb.store.model_rows import query_vector
 from kb.store.sqlite import array_file, embeddings, matrix_file, python_scan, vec0
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.embeddings import Mark
@@ -62,7 +62,7 @@ class DenseIndex:
         exact: bool = False,
     ) -> VectorMatches:
         """Search in the caller's transaction."""
-        query = _normalize(vector, model)
+        query = query_vector(vector, model)
         chosen = _backend(connection, model, check_choice("backend", backend, BACKENDS))
         seen = visible(connection, filters, now)
         why = "" if backend in ("auto", chosen) else f"{backend} is not installed"
@@ -190,20 +190,6 @@ class DenseIndex:
             return None
         same = matrix.agree(made, matrix.build(connection, model, mark))
         return None if same else "its numbers differ"
-
-
-def _normalize(vector: Sequence[float], model: StoredModel) -> Vector[float]:
-    if len(vector) != model.dimension:
-        raise ModelMismatch(
-            f"the query's vector has {len(vector)} dimensions, the store's have {model.dimension}",
-            f"encode queries with {model.name} {model.version}",
-        )
-    try:
-        return cosine.unit_vector(array("f", vector), model.dimension)
-    except ModelBroken as error:
-        raise InvalidRequest(
-            f"the query: {error.message}", "the vector of a query must not be zero"
-        ) from error
 
 
 def _precedes(connection: apsw.Connection, earlier: Mark, mark: Mark) -> bool:

@@ -1,4 +1,4 @@
-"""Filters as SQL conditions on documents (spec 10).
+"""Filters as SQL conditions on documents.
 
 Retrievers restrict themselves to the chunks of the allowed documents before they rank, so that a
 filtered search is exact: it equals brute force over that set.

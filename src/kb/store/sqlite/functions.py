@@ -12,7 +12,7 @@ import apsw
 from kb.text.normalize import count_substrings, subwords, unspaced_ngrams
 from kb.text.plain_words import has_plain_form
 from kb.text.timestamps import utc_timestamp
-from kb.values import TYPE_CHECKING, Any, cast
+from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,22 +26,22 @@ def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) 
 
 def register(connection: apsw.Connection, clock: Callable[[], float] = time.time) -> None:
     """Add kb's functions to a connection. `kb_now()` returns the time of `clock`."""
-    connection.create_scalar_function("kb_now", cast(Any, lambda: utc_timestamp(clock())), 0)
+    create: Any = connection.create_scalar_function  # apsw declares a narrower type
+    create("kb_now", lambda: utc_timestamp(clock()), 0)
     for name, function in (("kb_glob", glob_matches), ("kb_substrings", _count_substrings)):
-        connection.create_scalar_function(name, cast(Any, function), 2, deterministic=True)
+        create(name, function, 2, deterministic=True)
 
 
 def register_derived(connection: apsw.Connection) -> None:
     """Add the functions that derive the columns `parts` and `cjk`, for migrations. Their arguments
     are blobs, so that damaged text does not stop a migration."""
+    create: Any = connection.create_scalar_function
     for name, function, count in (
         ("kb_has_plain_form", has_plain_form, 1),
         ("kb_parts", subwords, 2),
         ("kb_cjk", unspaced_ngrams, 1),
     ):
-        connection.create_scalar_function(
-            name, cast(Any, _of_blobs(function)), count, deterministic=True
-        )
+        create(name, _of_blobs(function), count, deterministic=True)
 
 
 def _of_blobs(function: Callable[..., Any]) -> Callable[..., Any]:

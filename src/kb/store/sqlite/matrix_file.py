@@ -20,7 +20,7 @@ _KIND = "vectors"
 
 
 class Sidecar(NamedTuple):
-    """The content of the file."""
+    """What the file beside the store contains: the vectors of one model in one state."""
 
     mark: Mark
     ids: NDArray[np.int64]  # ascending

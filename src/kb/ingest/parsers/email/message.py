@@ -218,7 +218,7 @@ def _is_boilerplate(text: str) -> bool:
 
 
 def _unread_warning(names: Sequence[str]) -> Iterator[str]:
-    """The warning about the parts that are not read."""
+    """A warning that lists the parts that are not read."""
     if unique := list(dict.fromkeys(names)):
         more = f" and {len(unique) - _NAMED} more" if len(unique) > _NAMED else ""
         yield f"attachments are not read: {', '.join(unique[:_NAMED])}{more}"

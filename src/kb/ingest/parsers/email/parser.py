@@ -39,18 +39,18 @@ class EmailParser(FormatParser):
         from kb.ingest.parsers.email.message import parse_email
 
         if file_names.suffix_of(source.name) == ".emlx":
-            source = replace(source, data=_message_of_apple(source.data))
+            source = replace(source, data=_apple_mail_message(source.data))
         return parse_email(source)
 
 
 def _is_mailbox(source: Source) -> bool:
-    """Whether a file begins like a mailbox. Those of Thunderbird and Apple Mail have no suffix. Git
-    patches also begin this way, and so do some mails."""
+    """Whether a file begins like a mailbox. The mailboxes of Thunderbird and Apple Mail have no
+    suffix. Git patches also begin this way, and so do some mails."""
     suffix = file_names.suffix_of(source.name)
     return suffix not in _NO_MAILBOX and bool(_SEPARATOR.match(source.data[:8192]))
 
 
-def _message_of_apple(data: bytes) -> bytes:
+def _apple_mail_message(data: bytes) -> bytes:
     """The message in an Apple Mail file: the first line holds its length in bytes, and properties
     follow it."""
     length, _, rest = data.partition(b"\n")

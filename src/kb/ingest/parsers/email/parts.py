@@ -167,8 +167,8 @@ def text_of(part: Part) -> str | None:
 
 
 def decode_text(data: bytes, charset: str) -> str:
-    """Decode by the declared charset, or as UTF-8 if that fits. Otherwise invalid bytes are
-    replaced; text that is declared as ASCII is Windows-1252 then."""
+    """Decode by the declared charset, or as UTF-8 if that fits. Otherwise, text that is declared as
+    ASCII is read as Windows-1252, and invalid bytes of other charsets are replaced."""
     is_ascii = charset.lower() in ("ascii", "us-ascii")
     declared = charset if is_ascii else html.encoding_of(charset)
     for name in (declared, "utf-8"):

@@ -102,7 +102,7 @@ def _files(note: Element) -> Iterator[str]:
 
 
 def _unread_warning(names: list[str]) -> Iterator[str]:
-    """The warning about the attached files, which are not read."""
+    """A warning that lists the attached files, which are not read."""
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield f"attachments are not read: {', '.join(names[:_NAMED])}{more}"

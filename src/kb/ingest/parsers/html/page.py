@@ -130,8 +130,8 @@ def _declared_encoding(head: bytes) -> str:
 
 
 def encoding_of(label: str) -> str:
-    """The encoding in actual use under a label in pages and mails, often a superset of the named
-    one."""
+    """The encoding that pages and mails use when they declare this label, which is often a superset
+    of the declared one."""
     return _ENCODINGS.get(label.strip().lower(), label)
 
 

@@ -1,6 +1,6 @@
 """Rewrites web pages that are XML documents for the HTML parser.
 
-To an HTML parser, `<script/>` opens an element that swallows the rest of the page, a CDATA section
+To an HTML parser, `<script/>` opens an element that contains the rest of the page, a CDATA section
 is a comment, and entities that the page itself defines are unknown. Linear in the length of the
 page.
 """

@@ -1,6 +1,6 @@
 """Separates page furniture (running headers, footers and page numbers) from the text.
 
-Pure. Furniture would break paragraphs and repeat in every passage, so it is moved; but its words
+Pure. Furniture would break paragraphs and repeat in every passage, so it is moved, but its words
 stay on the page: `Page.furniture` holds them, to follow the text.
 
 Only the outermost lines of a page are examined. A line is furniture if the same line is at the same

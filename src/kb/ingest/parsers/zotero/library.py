@@ -236,7 +236,7 @@ def _facts(
 
 
 def _heading(fields: Mapping[str, str], creators: list[tuple[str, str]]) -> str:
-    """`Noether, Klein 1918: Invariante Variationsprobleme`."""
+    """The heading of an entry: `Noether, Klein 1918: Invariante Variationsprobleme`."""
     names = [last or first for last, first in creators]
     more = " et al." if len(names) > _MAX_AUTHORS else ""
     year = _YEAR.search(fields.get("date", ""))
