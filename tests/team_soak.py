@@ -1,15 +1,15 @@
 """A team at work: `python -m tests.team_soak --seconds 600`.
 
 Two `kb serve`, two `kb embed --worker` and one `kb watch` share a store in PostgreSQL. 32 clients
-add, edit, tag, remove, read and search notes, each request at one of the two servers by chance,
+add, edit, tag, remove, read and search notes, each request to a random one of the two servers,
 while another task changes files in the watched folder.
 
 Each client keeps a model of its own notes: every search that is limited to them has to return
 exactly the notes of the model, whichever server has written the last change. At the end, all
 passages get their vectors; the documents of the store are those of the models and the folder; each
-of 200 notes is the nearest to its own text by vectors; both servers answer alike; a copy in SQLite
-ranks alike, as `kb copy` checks; and `kb doctor` finds nothing. An error other than 503 `too_busy`,
-a process that ends, and a wrong response end the run with status 1.
+of 200 notes is the nearest to its own text by vectors; both servers give the same responses; a copy
+in SQLite ranks like the original, as `kb copy` checks; and `kb doctor` finds nothing. An error
+other than 503 `too_busy`, a process that ends, and a wrong response end the run with status 1.
 """
 
 from __future__ import annotations
@@ -214,12 +214,12 @@ class Client:
         return self._chance.choice(list(self.notes.items()))
 
     def _new(self, tags: frozenset[str]) -> Note:
-        word = _spelled("zq", self._number, self._step, len(self.notes))
+        word = _spell("zq", self._number, self._step, len(self.notes))
         words = " ".join(self._chance.choices(_WORDS, k=self._chance.randrange(5, 60)))
         return Note(word, f"{_WORDS[0]} {word} {words}", tags)
 
 
-def _spelled(prefix: str, *numbers: int) -> str:
+def _spell(prefix: str, *numbers: int) -> str:
     """A word of letters that contains the numbers, so that it is one term."""
     digits = str.maketrans("0123456789", "abcdefghij")
     return prefix + "x".join(str(number).translate(digits) for number in numbers) + "z"
@@ -303,7 +303,7 @@ async def change_files(folder: Path, until: float, done: asyncio.Event) -> dict[
             texts[new] = texts.pop(name)
         else:
             words = " ".join(chance.choices(_WORDS, k=80))
-            texts[name] = f"# {name}\n\n{_spelled('file', version)} {words}\n"
+            texts[name] = f"# {name}\n\n{_spell('file', version)} {words}\n"
             (folder / name).write_text(texts[name])
         await asyncio.sleep(chance.random())
     return texts

@@ -32,7 +32,7 @@ COUNT = 24
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _spelled(number: int) -> str:
+def _spell(number: int) -> str:
     """A number as two letters, so that a word with it is one term."""
     return _LETTERS[number // 26 % 26] + _LETTERS[number % 26]
 
@@ -49,7 +49,7 @@ class Doc:
 
     @property
     def marker(self) -> str:
-        return f"zq{_spelled(self.number)}{_spelled(self.age)}qz"
+        return f"zq{_spell(self.number)}{_spell(self.age)}qz"
 
     @property
     def root(self) -> str:
@@ -69,7 +69,7 @@ class Doc:
 
     @property
     def fails(self) -> bool:
-        """Whether the encoder fails on it."""
+        """Whether the encoder fails on this document."""
         return self.number % 5 == 4
 
     @property
@@ -181,13 +181,14 @@ class World:
         conftest.until(self._is_embedded)
 
     def _is_embedded(self) -> bool:
-        """Embed what is pending, beside the server's worker. A failure is tried three times."""
+        """Embed pending passages, beside the server's worker, and return whether none is left. Each
+        failing passage is tried three times."""
         self.kb.embed()
         return self.kb.pending() == 0
 
 
 @contextmanager
-def opened_world(kind: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+def open_world(kind: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """A world in a new store of this kind."""
     place = str(folder / "store" / "kb.sqlite")
     if kind == "postgresql":

@@ -17,7 +17,7 @@ from tests.server.limited_world import (
     Request,
     World,
     calls,
-    opened_world,
+    open_world,
     requests,
     seeds,
     some_limits,
@@ -39,7 +39,7 @@ several = settings(
 def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    with opened_world(request.param, tmp_path_factory.mktemp("hidden"), request) as opened:
+    with open_world(request.param, tmp_path_factory.mktemp("hidden"), request) as opened:
         yield opened
 
 

@@ -18,7 +18,7 @@ from tests.server.limited_world import (
     World,
     calls,
     leaks,
-    opened_world,
+    open_world,
     requests,
     seeds,
     some_limits,
@@ -29,7 +29,7 @@ from tests.server.limited_world import (
 def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    with opened_world(request.param, tmp_path_factory.mktemp("limits"), request) as opened:
+    with open_world(request.param, tmp_path_factory.mktemp("limits"), request) as opened:
         yield opened
 
 

@@ -74,7 +74,7 @@ def link_key(target: str) -> str:
 
 
 def keys_of(path: str) -> tuple[str, ...]:
-    """The keys of the links that lead to the document at `path`: every end of it."""
+    """The keys of the links that lead to the document at `path`: one for each end of the path."""
     names = link_key(path.partition("#")[0]).split("/")
     return tuple("/".join(names[start:]) for start in range(len(names)) if names[start:] != [""])
 

@@ -115,7 +115,7 @@ def _row_end(lines: Sequence[str], at: int, opens: re.Pattern[str]) -> int:
 
 
 def _is_open_after(line: str, opens: re.Pattern[str], is_open: bool) -> bool:
-    """Whether a quoted cell continues after `line`. In it, `""` stands for a quote."""
+    """Whether a quoted cell continues after `line`. Inside a cell, `""` stands for a quote."""
     at = 0
     while True:
         if not is_open:

@@ -1,5 +1,5 @@
-"""Texts as PostgreSQL stores them. It does not support U+0000, which is replaced with U+FFFD: both
-separate words, and neither is text."""
+"""Texts as PostgreSQL stores them. It does not support the character U+0000, so kb stores U+FFFD
+instead, which separates words too."""
 
 from __future__ import annotations
 
