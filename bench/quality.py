@@ -69,14 +69,14 @@ def main() -> int:
     if not present:
         print(f"no judged collections in {folder}: nothing measured (set KB_DATA)")
         return 0
-    encoder, split = configured_encoder(), os.environ.get("KB_SPLIT", "test")
+    encoder, split = _encoder(), os.environ.get("KB_SPLIT", "test")
     rows, read, below = [], [], []
     for name in present:
-        report = _measure_methods(folder / name, split, encoder)
+        report = _measured(folder / name, split, encoder)
         rows += [_row(name, method, report) for method in report.methods]
         below += _below(name, report) if split == "test" else []
         if encoder is not None:
-            judged = _measure_methods(folder / name, split, encoder, READ, READ_QUERIES)
+            judged = _measured(folder / name, split, encoder, READ, READ_QUERIES)
             read += [_row(name, method, judged) for method in judged.methods]
         print(f"{name} measured", file=sys.stderr, flush=True)
     header = (
@@ -95,8 +95,7 @@ def main() -> int:
     return 1 if below else 0
 
 
-def configured_encoder() -> Encoder | None:
-    """The encoder in the settings; None, with a message, if it cannot be used."""
+def _encoder() -> Encoder | None:
     try:
         return models.encoder(Config(), os.environ.get("KB_MODELS_ENCODER"))
     except ModelError as error:
@@ -109,7 +108,7 @@ def _judge() -> Judge | None:
     return models.judge(Config())
 
 
-def _measure_methods(
+def _measured(
     data: Path,
     split: str,
     encoder: Encoder | None,

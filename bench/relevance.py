@@ -28,8 +28,11 @@ from statistics import fmean
 
 from training.relevance_data import Collection, Observation, observe, read_judged
 
-from bench.quality import CACHE, configured_encoder
+from bench.quality import CACHE
 from bench.timing import table
+from kb import models
+from kb.config import Config
+from kb.errors import ModelError
 from kb.evaluation.encoding_cache import cached_encoder
 from kb.ports import Encoder
 
@@ -57,11 +60,7 @@ def main() -> int:
         print(f"no judged collections in {folder}: nothing measured (set KB_DATA)")
         return 0
     questions = int(os.environ.get("KB_QUESTIONS", "100"))
-    with (
-        cached_encoder(encoder, CACHE)
-        if (encoder := configured_encoder())
-        else nullcontext() as cached
-    ):
+    with cached_encoder(encoder, CACHE) if (encoder := _encoder()) else nullcontext() as cached:
         rows: list[tuple[object, ...]] = []
         for name in present:
             rows += _rows(folder, name, questions, cached)
@@ -106,6 +105,14 @@ def _memory(
     right = [sum(each.answers for each in observed) for observed in (every, kept)]
     strange = sum(not each.own for each in kept) / len(foreign)
     return f"{strange:.2f}", f"{right[1] / max(1, right[0]):.3f}"
+
+
+def _encoder() -> Encoder | None:
+    try:
+        return models.encoder(Config(), os.environ.get("KB_MODELS_ENCODER"))
+    except ModelError as error:
+        print(f"words alone are measured: {error.message}", file=sys.stderr)
+        return None
 
 
 # --- measures -------------------------------------------------------------------------------------

@@ -3,15 +3,14 @@
     python -m training.multilingual WORK NAME [--seconds 600] [--rate 1e-4] ...
 
 WORK contains `tokenizer-extended.json` (training.vocabulary), the shipped model under `shipped/`,
-`parallel.tsv.xz`, `retrieval.jsonl.gz`, `english.jsonl.gz` and `pairs.jsonl.gz`. Every step has
-two goals:
+`parallel.tsv.xz`, `retrieval.jsonl.gz`, `english.jsonl.gz` and `pairs.jsonl.gz`. Every step learns
+two things:
 
-- All three outputs for English texts stay those of the teacher, token by token. English word
-  embeddings do not change at all.
-- The vector of a translation becomes that of the teacher for the English sentence, and its token
-  vectors match those of the English tokens (`translation_loss`); or, later, a query finds its
-  passage among those of the same source and language, by each output and by their sum
-  (`retrieval_loss`).
+- English stays what it is: all three outputs for English texts, token by token, as the teacher has
+  them. English word embeddings do not change at all.
+- A translation gets the vector that the teacher has for the English sentence, and its token vectors
+  match those of the English tokens (`translation_loss`); or, later, a query finds its passage among
+  those of the same source and language, by each output and by their sum (`retrieval_loss`).
 
 Writes `NAME.pt`: half precision, and the new word embeddings in int8, on the scale of the others.
 """

@@ -119,7 +119,7 @@ def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str
 
 
 def fit_other(observations: Sequence[Observation]) -> Parameters:
-    """The parameters for all encoders that have none of their own."""
+    """The parameters of encoders without separate ones."""
     dense = [each for each in observations if each.signals.cosine is not None]
     report("other encoders", dense, OTHER)
     return fit(dense, OTHER)
@@ -156,7 +156,7 @@ def _fit_pieces(
         labels = np.array([each.about for each in chosen], float)
         offsets = np.array([logit(each.signals, bare) for each in chosen])
         bounded = np.array([True, False])
-        found = _least_loss(matrix, labels, _balance_weights(chosen), bounded, PENALTY, offsets)
+        found = _least_loss(matrix, labels, _balanced(chosen), bounded, PENALTY, offsets)
         added = {"pieces": round(float(found[1]), 4), "covered_pieces": round(float(found[0]), 4)}
         return bare._replace(weights={**bare.weights, **added})
 
@@ -298,7 +298,7 @@ def fit(
     center, scale = matrix.mean(0), matrix.std(0) + 1e-9
     standard = np.hstack([(matrix - center) / scale, np.ones((len(rows), 1))])
     bounded = np.array([*(name not in FREE for name in names), False])
-    found = _least_loss(standard, labels, _balance_weights(observations), bounded, penalty)
+    found = _least_loss(standard, labels, _balanced(observations), bounded, penalty)
     slopes = found[:-1] / scale
     chosen = {
         name: round(float(slope), 4)
@@ -311,9 +311,8 @@ def fit(
 def _least_loss(
     rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float, offsets: Any = 0.0
 ) -> Any:
-    """The coefficients with the least logistic loss plus ridge penalty, by Newton's method.
-    Coefficients in `bounded` are not negative; the last coefficient has no penalty. `offsets` are
-    added to the logits.
+    """The coefficients with the least logistic loss plus ridge penalty, by Newton's method. Those
+    in `bounded` are not negative; the last one has no penalty. `offsets` are added to the logits.
     """
     ridge = np.full(rows.shape[1], 2.0 * penalty)
     ridge[-1] = 0.0
@@ -347,7 +346,7 @@ def _least_loss(
     return at
 
 
-def _balance_weights(observations: Sequence[Observation]) -> Any:
+def _balanced(observations: Sequence[Observation]) -> Any:
     groups = [(each.collection, each.passages, each.about) for each in observations]
     sizes = Counter(groups)
     weights = np.array(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 
-def rescore_arrays(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredChunk]:
+def rescored(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredChunk]:
     """`cosine.fixed_point` and `cosine.rank` for arrays."""
     import numpy as np
 

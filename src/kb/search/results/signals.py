@@ -84,25 +84,25 @@ class QueryTerms:
         """The share of the terms that the store contains."""
         return sum(term.known for term in self.terms) / len(self.terms) if self.terms else 0.0
 
-    def terms_in(self, text: str) -> tuple[Term, ...]:
+    def contained(self, text: str) -> tuple[Term, ...]:
         """The terms that `text` contains."""
         text = text[:_MAX_CHARS]
         present = _stems(text, self.stems) if self.stems else set()
         lower = text.lower() if self.inside else ""
-        terms_in = []
+        contained = []
         for term in self.terms:
             for stems in term.alternatives:
                 if stems and stems <= present:
-                    terms_in.append(term)
+                    contained.append(term)
                     break
             else:
                 if term.text in (lower if term.alternatives else text):
-                    terms_in.append(term)
-        return tuple(terms_in)
+                    contained.append(term)
+        return tuple(contained)
 
-    def coverage(self, terms_in: Sequence[Term]) -> float:
+    def coverage(self, contained: Sequence[Term]) -> float:
         """The share of these terms in the sum of the weights."""
-        return sum(term.weight for term in terms_in) / self.total if self.terms else 0.0
+        return sum(term.weight for term in contained) / self.total if self.terms else 0.0
 
 
 def _weight(count: int | None, frequencies: TermFrequencies) -> float:
@@ -195,12 +195,12 @@ class SignalSource:
     def _gather(self, chunk_id: int) -> Signals:
         chunk, document = self._cache.chunks[chunk_id], self._cache.document(chunk_id)
         text = "\n".join((document.title, *chunk.heading_path, chunk.text))
-        terms_in = self._terms.terms_in(text)
+        contained = self._terms.contained(text)
         return Signals(
             words=self._terms.total,
             known=self._known,
-            coverage=self._terms.coverage(terms_in),
-            matched=sum(1.0 if term.alternatives else _PIECE for term in terms_in),
+            coverage=self._terms.coverage(contained),
+            matched=sum(1.0 if term.alternatives else _PIECE for term in contained),
             chars=len(chunk.text),
             cosine=self._cosine(chunk_id),
             typical=self._typical,

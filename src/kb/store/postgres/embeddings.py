@@ -369,11 +369,11 @@ def put(session: Session, model_id: int, rows: Sequence[NewVectors]) -> None:
         [(model_id, row.chunk_id, vector_text(cosine.from_bytes(row.dense))) for row in rows],
     )
     with_sparse = [row.chunk_id for row in rows if row.sparse is not None]
-    counters = session.changes.models
-    counters[model_id, "ready"] += len(rows)
-    counters[model_id, "failed"] -= failed
-    counters[model_id, "sparse"] += len(with_sparse)
-    counters[model_id, "tokens"] += sum(row.tokens is not None for row in rows)
+    counted = session.changes.models
+    counted[model_id, "ready"] += len(rows)
+    counted[model_id, "failed"] -= failed
+    counted[model_id, "sparse"] += len(with_sparse)
+    counted[model_id, "tokens"] += sum(row.tokens is not None for row in rows)
     session.changes.vectors += 1
     segments.add_pending(session, "sparse", model_id, with_sparse)
 

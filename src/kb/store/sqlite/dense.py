@@ -144,7 +144,7 @@ class DenseIndex:
         from kb.store.sqlite import matrix
 
         current = self.current(connection, model)
-        if self._database.read_only or not matrix.can_build_lists(current):
+        if self._database.read_only or not matrix.can_be_listed(current):
             return
         with pause_deadline():
             listed = matrix.build(connection, model, embeddings.mark(connection), listed=True)
@@ -244,9 +244,9 @@ def _rescore(
         return cosine.rescore(vectors, query, limit)
     import numpy as np
 
-    from kb.index.rescoring import rescore_arrays
+    from kb.index.rescoring import rescored
     from kb.store.sqlite import matrix
 
     ids = np.array(list(vectors), np.int64)
-    rows = matrix.stack(list(vectors.values()), len(query))
-    return rescore_arrays(ids, rows, np.frombuffer(query, np.float32), limit)
+    rows = matrix.stacked(list(vectors.values()), len(query))
+    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)

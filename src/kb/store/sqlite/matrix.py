@@ -18,7 +18,7 @@ import apsw
 from kb import deadline
 from kb.errors import StoreUnusable
 from kb.index import cosine, int8_codes, vector_lists
-from kb.index.rescoring import rescore_arrays
+from kb.index.rescoring import rescored
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.matrix_file import Sidecar
@@ -91,7 +91,7 @@ def build(
             ids = np.resize(ids, end)
             rows = np.resize(rows, (end, model.dimension))
         ids[start:end] = [chunk_id for chunk_id, _ in batch]
-        rows[start:end] = _unpack([dense for _, dense in batch], model.dimension)
+        rows[start:end] = _unpacked([dense for _, dense in batch], model.dimension)
         start = end
     rows = rows[:start]
     codes = None
@@ -101,7 +101,7 @@ def build(
     return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows, codes))
 
 
-def can_build_lists(matrix: Matrix) -> bool:
+def can_be_listed(matrix: Matrix) -> bool:
     """Whether the matrix has enough vectors for lists, and none yet."""
     codes = matrix.codes
     return codes is not None and codes.lists is None and len(matrix.ids) >= vector_lists.MIN_ROWS
@@ -123,7 +123,7 @@ def update(
     kept = ~np.isin(earlier.new_ids, moved, assume_unique=True)
     now = embeddings.dense_vectors(connection, model.model_id, changed)
     ids = np.concatenate([earlier.new_ids[kept], np.array(list(now), np.int64)])
-    rows = np.concatenate([earlier.new_rows[kept], stack(list(now.values()), model.dimension)])
+    rows = np.concatenate([earlier.new_rows[kept], stacked(list(now.values()), model.dimension)])
     order = np.argsort(ids)
     dead = np.union1d(earlier.dead, _places(earlier.ids, moved))
     return Matrix(
@@ -159,7 +159,7 @@ def _live(matrix: Matrix) -> tuple[Ids, Rows]:
     return ids[order], np.concatenate([matrix.rows[kept], matrix.new_rows])[order]
 
 
-def _unpack(blobs: Sequence[bytes], dimension: int) -> Rows:
+def _unpacked(blobs: Sequence[bytes], dimension: int) -> Rows:
     import numpy as np
 
     if any(len(blob) != 4 * dimension for blob in blobs):
@@ -167,7 +167,7 @@ def _unpack(blobs: Sequence[bytes], dimension: int) -> Rows:
     return np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dimension)
 
 
-def stack(vectors: Sequence[Vector[float]], dimension: int) -> Rows:
+def stacked(vectors: Sequence[Vector[float]], dimension: int) -> Rows:
     import numpy as np
 
     joined = array("f")
@@ -217,7 +217,7 @@ def nearest(
     old, new = candidates[0][0][chosen[:split]], candidates[1][0][chosen[split:] - first]
     ids = np.concatenate([matrix.ids[old], matrix.new_ids[new]])
     rows = np.concatenate([matrix.rows[old], matrix.new_rows[new]])
-    return rescore_arrays(ids, rows, query_row, limit)
+    return rescored(ids, rows, query_row, limit)
 
 
 def _candidates(
@@ -245,7 +245,7 @@ def _candidates(
         if len(places) * _GATHERED <= len(ids) and (codes is None or len(places) <= _MAX_GATHERED):
             return places, _products(rows[places], query_row)
     if codes is not None and limit * _CODED <= len(ids):
-        excluded = _exclusion_mask(len(ids), out, places)
+        excluded = _excluded(len(ids), out, places)
         near = int8_codes.candidates(
             codes,
             query_row,
@@ -262,7 +262,7 @@ def _candidates(
     return np.arange(len(ids)), cosines
 
 
-def _exclusion_mask(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:
+def _excluded(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:
     """Which rows are excluded: those in `out`, and all but `places` if it is given."""
     import numpy as np
 

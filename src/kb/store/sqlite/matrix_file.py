@@ -20,7 +20,7 @@ _KIND = "vectors"
 
 
 class Sidecar(NamedTuple):
-    """What the file beside the store contains: the vectors of one model in one state."""
+    """The content of the file."""
 
     mark: Mark
     ids: NDArray[np.int64]  # ascending
