@@ -102,7 +102,7 @@ def status_of(model: StoredModel, last_error: str | None) -> JsonDict:
     }
 
 
-def with_counts(model: StoredModel, row: Any) -> StoredModel:
+def counted(model: StoredModel, row: Any) -> StoredModel:
     """The model with the counts in `row`: all chunks, ready ones, failed ones, and those that have
     sparse and token vectors."""
     chunks, ready, failed, sparse, tokens = map(int, row)

@@ -12,11 +12,11 @@ from kb.index import cosine, sparse_weights, token_codes
 from kb.store.model_rows import (
     ATTEMPTS,
     Due,
+    counted,
     mismatch,
     passage,
     read_marks,
     status_of,
-    with_counts,
 )
 from kb.store.postgres import filters as where
 from kb.store.postgres import segments
@@ -99,7 +99,7 @@ def models_within(session: Session, filters: Filters) -> list[StoredModel]:
         f"WHERE {condition}"
     )
     return [
-        with_counts(each, session.execute(sql, (each.model_id, *params)).fetchone())
+        counted(each, session.execute(sql, (each.model_id, *params)).fetchone())
         for each in models(session)
     ]
 
