@@ -80,7 +80,7 @@ class Postings(NamedTuple):
 
 
 def postings(count: int, words: int, seed: int = 3) -> Postings:
-    """Words by Zipf's law; three in ten repeat one shortly before."""
+    """Words by Zipf's law. Three in ten words repeat a recent one."""
     import numpy as np
 
     chance = np.random.default_rng(seed)

@@ -47,7 +47,7 @@ def main(args: Sequence[str]) -> int:
         kept = json.dumps(measure(), indent=1, ensure_ascii=False) + "\n"
         MEASURED.write_text(kept, encoding="utf-8", newline="\n")
     check = args == ["--check"]
-    stale = {path: content for path, content in drawn().items() if _read(path) != content}
+    stale = {path: content for path, content in expected_files().items() if _read(path) != content}
     for path, content in stale.items():
         name = path.relative_to(DOCS.parent).as_posix()
         if check:
@@ -58,7 +58,7 @@ def main(args: Sequence[str]) -> int:
     return 1 if check and stale else 0
 
 
-def drawn() -> dict[Path, str]:
+def expected_files() -> dict[Path, str]:
     """The expected content of every file."""
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     collections, methods = figures(README.read_text(encoding="utf-8"))

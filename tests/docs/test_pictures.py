@@ -25,12 +25,12 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_pictures_and_tables_are_current(pictures: ModuleType) -> None:
-    for path, content in pictures.drawn().items():
+    for path, content in pictures.expected_files().items():
         assert path.read_text(encoding="utf-8") == content, f"{path.name}: make docs"
 
 
 def test_there_are_no_others_and_each_is_shown(pictures: ModuleType) -> None:
-    drawn = [path.stem for path in pictures.drawn() if path.suffix == ".svg"]
+    drawn = [path.stem for path in pictures.expected_files() if path.suffix == ".svg"]
     assert sorted(drawn) == PICTURES
     text = "".join(
         (DOCS / "explanation" / f"{page}.md").read_text(encoding="utf-8")

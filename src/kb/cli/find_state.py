@@ -64,7 +64,7 @@ class FindState:
         return self.hits[self.selected] if self.hits else None
 
     def edit(self, query: str) -> None:
-        """Change the query. What does not fit on a screen is cut off."""
+        """Change the query. It is cut to a length that fits on a screen."""
         query = query[:MAX_QUERY_CHARS]
         if query != self.query:
             self.query, self.message = query, ""

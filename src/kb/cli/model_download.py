@@ -36,8 +36,8 @@ def pull_command(
     ORG/NAME is an ONNX export on huggingface.co, or on the hub in $HF_ENDPOINT: kb selects the
     graph, its weights, the tokenizer and the heads of BGE-M3, and explains what is missing.
 
-    If it is interrupted, the same command continues. A model is installed only when it is complete.
-    With KB_OFFLINE=1 or models.offline, only local folders work.
+    If the download is interrupted, run the same command again to continue it. A model is installed
+    only when it is complete. With KB_OFFLINE=1 or models.offline, only local folders work.
 
     \b
     Examples:

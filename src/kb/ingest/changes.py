@@ -74,8 +74,8 @@ class RootScan:
         ]
 
     def unselected_files(self) -> list[FileState]:
-        """The records of files that exist, but that this run did not include because they are
-        hidden or linked. An earlier run did, and its documents may have tags from the user."""
+        """The records of files that exist, but that this run leaves out because they are hidden or
+        linked. An earlier run has included them, and users may have tagged their documents."""
         return [
             state for state in self._unseen_files(self.kept_paths) if self._is_unselected(state)
         ]

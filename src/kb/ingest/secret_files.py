@@ -126,7 +126,7 @@ _PASSWORD_COLUMN = re.compile(
     rb"(?:login[ _]?)?(?:password|passwort|passwd|pwd|kennwort)|mot de passe|contrase\xc3\xb1a"
     rb"|wachtwoord|senha|\xe5\xaf\x86\xe7\xa0\x81|\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89",
 )
-# In tables of tests, `pass` is a result, and its neighbour is a `name`.
+# In tables of tests, `pass` is a result, and its neighbor is a `name`.
 _SHORT_PASSWORD_COLUMN = re.compile(rb"pass|pw")
 _USER_COLUMN = re.compile(rb"(?:login[ _]?)?(?:user[ _]?name|user|login|e-?mail)")
 _ANYTHING = re.compile(rb".+", re.DOTALL)

@@ -35,7 +35,7 @@ from kb.search.results.signals import RelevanceLimits, SignalSource, match_of
 from kb.search.results.trace import Trace
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates, RetrievalRequest, Retriever
-from kb.search.retrievers.phrases import find_literal
+from kb.search.retrievers.lexical import find_literal
 from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval, retrieve
 from kb.text.scripts import is_cjk

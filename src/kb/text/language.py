@@ -61,7 +61,8 @@ def detect_language(text: str, *, script_only: bool = False) -> str | None:
 
 
 def sample_language(chunks: Sequence[ChunkDraft]) -> str | None:
-    """The language of a document, by its first chunks: one may be a heading or a license."""
+    """The language of a document, by several of its first chunks, since a single one may be a
+    heading or a license."""
     return detect_language("\n".join(chunk.text for chunk in chunks[:_SAMPLE_CHUNKS]))
 
 

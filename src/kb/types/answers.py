@@ -30,8 +30,9 @@ class AnswerSentence:
 class WrittenSentence:
     """A sentence that a language model wrote, with the passages that it cites.
 
-    `state` is the result of the check: `supported` by them; `unsupported`; `unknown` if it cites a
-    passage that does not exist; `uncited` if it cites none; `unchecked` if there is no judge.
+    `state` is the result of the check: `supported` by these passages; `unsupported`; `unknown` if
+    it cites a passage that does not exist; `uncited` if it cites none; `unchecked` if there is no
+    judge.
     """
 
     text: str

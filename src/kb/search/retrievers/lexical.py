@@ -1,4 +1,5 @@
-"""The lexical retriever: tiers of lookups in the full-text index.
+"""The lexical retriever: tiers of lookups in the full-text index. Also finds literal matches there
+(see `ranking.literal`).
 
     a single-quoted expression     matched as it is
     match any                      chunks with any content word, by BM25; if there are none, chunks
@@ -17,10 +18,15 @@ from collections.abc import Iterable
 from kb.errors import IndexUnusable
 from kb.search.context import SearchContext
 from kb.search.query.analysis import Analysis
+from kb.search.ranking.literal import NONE, Evidence, evidence, literal_query
 from kb.search.retrievers.base import Candidates, RetrievalRequest
 from kb.types import Degraded, ScoredChunk, TermFrequencies
-from kb.values import replace
+from kb.values import TYPE_CHECKING, replace
 
+if TYPE_CHECKING:
+    from kb.ports import Store
+
+_MAX_LITERAL = 100  # passages to read; those that a retriever returned come first
 _LEXICAL_ONLY = Degraded("query", "expression", "an FTS5 expression is searched by words only")
 
 
@@ -129,3 +135,27 @@ def _append(first: list[ScoredChunk], second: list[ScoredChunk]) -> list[ScoredC
         ScoredChunk(one.chunk_id, min(one.score, ceiling), rank)
         for rank, one in enumerate(fresh, start=len(first) + 1)
     ]
+
+
+def find_literal(
+    store: Store, request: RetrievalRequest, lexical: Candidates, prefer: Iterable[int]
+) -> dict[int, Evidence]:
+    """The passages that contain the query or a part of it, by chunk id. `lexical` holds the
+    candidates by words, and `prefer` those of all retrievers. Empty for FTS5 expressions, and if
+    the index cannot be used."""
+    analysis = request.analysis
+    if analysis.empty or analysis.expression is not None:
+        return {}
+    query = literal_query(analysis.text, lexical.idf, lexical.frequencies.chunks)
+    try:
+        texts = store.fulltext.match_phrases(
+            query.phrases(),
+            prefer=prefer,
+            filters=request.filters,
+            now=request.now,
+            limit=_MAX_LITERAL,
+        )
+    except IndexUnusable:  # the lexical retriever reports it
+        return {}
+    found = {chunk_id: evidence(query, text) for chunk_id, text in texts.items()}
+    return {chunk_id: one for chunk_id, one in found.items() if one != Evidence(NONE)}
