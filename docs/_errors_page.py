@@ -25,8 +25,8 @@ _EXITS = {
 
 def errors_page() -> str:
     about = """
-        Every error has a stable `code` for programs, a `message` that says what happened, and a
-        `hint` that says what to do. The command line prints them to stderr; with `--json` or
+        Every error has a stable `code` for programs, a `message` about what happened, and a
+        `hint` about what to do. The command line prints them to stderr; with `--json` or
         `--jsonl`, as [`error.v1`](shapes.md#errorv1). In Python they are subclasses of `kb.KbError`
         with these three attributes; the classes are in `kb.errors`.
     """

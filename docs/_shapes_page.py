@@ -108,7 +108,7 @@ def _conditional(schema: JsonDict) -> Iterator[Field]:
                 found.setdefault(field.name, field)
                 kinds.setdefault(field.name, []).append(code(json.dumps(kind)))
     for name, field in found.items():
-        described = f"{field.description} If `kind` is {' or '.join(kinds[name])}."
+        described = f"{field.description} Only if `kind` is {' or '.join(kinds[name])}."
         yield field._replace(required=False, description=described.strip())
 
 

@@ -104,9 +104,10 @@ def copy_command(invocation: Invocation, *, source: str, dest: str) -> None:
     """Copy the store SOURCE to DEST, which must be new or empty.
 
     Both are files or URLs, and may be different kinds of stores. Documents, passages and vectors
-    keep their ids. If the copy is interrupted, DEST is incomplete, and the same command continues.
-    At the end, DEST is compared with SOURCE: counts, hashes, and fifty random searches. Folders of
-    the copy are detached; `kb attach NAME FOLDER` connects them to their files.
+    keep their ids. If the copy is interrupted, DEST is incomplete; run the same command again to
+    continue it. At the end, DEST is compared with SOURCE: counts, hashes, and fifty random
+    searches. Folders of the copy are detached; `kb attach NAME FOLDER` connects them to their
+    files.
 
     \b
     Examples:

@@ -204,8 +204,8 @@ def _fill(
 
 
 def _program_name(program: str) -> str:
-    """`code` for `/usr/bin/code` and `C:\\Code.cmd`; `emacs` for `emacs-29.1`; `vim` for
-    `vim.basic`."""
+    """The name of a program without folder, suffix and version: `code` for `/usr/bin/code` and
+    `C:\\Code.cmd`; `emacs` for `emacs-29.1`; `vim` for `vim.basic`."""
     name = os.path.basename(program).lower()
     for suffix in (".exe", ".cmd", ".bat", ".app", ".basic", ".tiny", ".nox", ".gtk3"):
         name = name.removesuffix(suffix)

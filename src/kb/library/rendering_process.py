@@ -41,7 +41,7 @@ def render_within_limits(doc_path: str, kind: str, text: str) -> Rendering:
 
 
 class RenderingParser:
-    """`render`, as a parser process calls it: its text is the result as JSON."""
+    """Runs `render` in a parser process, and returns the result as JSON."""
 
     location = f"{__name__}:RenderingParser"
     name = "rendering"

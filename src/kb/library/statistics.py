@@ -42,8 +42,7 @@ def statistics(documents: Sequence[Document], duplicates: Sequence[JsonDict], no
 
 
 def _months(documents: Sequence[Document]) -> list[JsonDict]:
-    """The documents of each month, by their date, oldest first, including months without
-    documents."""
+    """The number of documents in each month that has any, by their date, oldest first."""
     counts = Counter(each.date[:7] for each in documents)
     kinds = Counter((each.date[:7], each.kind or "none") for each in documents)
     return [

@@ -54,7 +54,7 @@ class Searcher:
 
     `encoder` returns the model that encodes queries; without it, only lexical retrieval works.
     `judge` returns the model of the cross-encoder reranker. While vectors are being computed,
-    `on_pending` is called with the first candidates of each search: theirs are needed first.
+    `on_pending` is called with the first candidates of each search, whose vectors are needed first.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class Searcher:
         )
 
     def _locate(self, response: Response, request: SearchRequest) -> Response:
-        """The response with the files of its hits and, if requested, their texts; and with what is
-        wrong with the store's state."""
+        """The response with the files of its hits and, if requested, their texts; and with the
+        problems of the store's state."""
         if degraded := self._store.degraded():
             response = replace(response, degraded=(*response.degraded, *degraded))
         if not (request.snippets and response.hits):

@@ -109,7 +109,7 @@ class MemoryBudget:
                 self._changed.notify_all()
 
     def wait_to_grow(self, reservation: Reservation, size_bytes: int) -> None:
-        """`grow` for a worker thread: waits a few seconds for other requests to finish.
+        """Like `grow`, for a worker thread: waits a few seconds for other requests to finish.
 
         A reservation that already holds bytes does not wait, because others may be waiting for
         them.

@@ -115,7 +115,7 @@ class _StateMachine:
         return known
 
     def closure(self, states: int) -> int:
-        """`states`, and those that are reached if wildcards match nothing."""
+        """The states in `states`, and those that are reached if wildcards match nothing."""
         reached = states
         while states := (states & self.many) << 1:
             reached |= states

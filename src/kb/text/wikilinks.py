@@ -96,7 +96,8 @@ def _without_code(text: str) -> str:
 
 
 def _without_spans(line: str) -> str:
-    """The line without spans of code: a run of backticks ends at the next run of its length."""
+    """The line without spans of code. A span ends at the next run of as many backticks as began
+    it."""
     runs = [match.span() for match in _BACKTICKS.finditer(line)]
     closing: list[int | None] = [None] * len(runs)
     following: dict[int, int] = {}

@@ -45,7 +45,7 @@ class PostgresCatalog:
         self._accesses: Counter[int] = Counter()  # not written yet, because the store was busy
 
     def version(self) -> str:
-        """`v<schema>.<changes>`."""
+        """The schema's version and the number of changes: `v<schema>.<changes>`."""
         return self._database.read(lambda session: f"v{schema.VERSION}.{session.state.changes}")
 
     # --- roots and files --------------------------------------------------------------------------

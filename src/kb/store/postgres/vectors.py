@@ -37,7 +37,7 @@ class PostgresVectors:
         self.sparse.forget()
 
     def version(self) -> str:
-        """`v<schema>.<changes>`."""
+        """The schema's version and the number of changes: `v<schema>.<changes>`."""
         return self._database.read(lambda session: f"v{schema.VERSION}.{session.state.vectors}")
 
     # --- models -----------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class SqliteCatalog:
         self._accesses: Counter[int] = Counter()  # not written yet, because the store was busy
 
     def version(self) -> str:
-        """`v<schema>.<changes>`."""
+        """The schema's version and the number of changes: `v<schema>.<changes>`."""
         with self._database.reading() as connection:
             return f"v{schema.VERSION}.{store_state(connection).changes}"
 

@@ -48,7 +48,7 @@ class SqliteVectors:
             self._sparse.forget()
 
     def version(self) -> str:
-        """`v<schema>.<changes>`."""
+        """The schema's version and the number of changes: `v<schema>.<changes>`."""
         with self._database.reading() as connection:
             return f"v{schema.VERSION}.{embeddings.mark(connection).change}"
 

@@ -189,7 +189,7 @@ def _repetitions(element: Element, name: str) -> int:
 
 
 def _column_name(column: int) -> str:
-    """`A` for 0, `AA` for 26."""
+    """The name of a column: `A` for 0, `AA` for 26."""
     name = ""
     while column >= 0:
         name = chr(ord("A") + column % 26) + name

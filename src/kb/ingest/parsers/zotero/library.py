@@ -66,7 +66,8 @@ def parse_library(source: Source) -> Parsed:
 def _deny_views(
     _action: int, _first: str | None, _second: str | None, _database: str | None, view: str | None
 ) -> int:
-    """Zotero has tables only. A view in place of one can be an endless query."""
+    """Refuse access through a view. Zotero has none, and a view in place of a table could be an
+    endless query."""
     return sqlite3.SQLITE_OK if view is None else sqlite3.SQLITE_DENY
 
 
