@@ -81,8 +81,8 @@ def limit_cpu(seconds: float) -> None:
 
 def exit_with_parent(pipe: int) -> None:
     """Have this process end as soon as the other end of `pipe`, which only its parent holds, is
-    closed. Not a signal at the parent's death (`PR_SET_PDEATHSIG`): Linux sends that when the
-    thread ends that started the process, not the process."""
+    closed. Does not use `PR_SET_PDEATHSIG`: Linux sends that signal when the thread that started
+    the process ends, even if the parent is still running."""
     import _thread  # `threading` takes longer to import
 
     _thread.start_new_thread(_wait_for_close, (pipe,))
