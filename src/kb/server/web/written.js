@@ -32,7 +32,7 @@ export async function offer(actions) {
     "p",
     { class: "acts" },
     button(t("Write an answer"), () => write(), { id: "write", class: "" }),
-    h("span", { class: "hint-text" }, t("The question and the relevant passages are sent to {model} at {host}.", model)),
+    h("span", { class: "hint-text" }, t("Sends the question and the relevant passages to {model} at {host}.", model)),
   );
   const section = h("section", { class: "written", "aria-label": t("Written answer") }, exchanges, start);
   const write = (question = state.query) => {
