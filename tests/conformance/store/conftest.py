@@ -12,7 +12,7 @@ from kb.store import open_store
 from tests.conftest import Clock
 from tests.postgres import Server
 
-KINDS = ("sqlite", "postgresql")
+KINDS = ("sqlite", "postgresql", "partitioned")
 
 
 class Stores:
@@ -53,7 +53,8 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iter
     else:
         server: Server = request.getfixturevalue("postgres")
         test = uuid.uuid4().hex[:12]
-        opened = Stores(lambda name: server.url(schema=f"t{test}_{name}"), clock)
+        count = "3" if request.param == "partitioned" else "1"
+        opened = Stores(lambda name: server.url(schema=f"t{test}_{name}", partitions=count), clock)
     yield opened
     opened.close()
 

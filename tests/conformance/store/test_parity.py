@@ -41,9 +41,9 @@ EXPRESSIONS = [
 SPEC = ModelSpec("tiny", "1", 8, PARTS | {"dense"})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[1, 3], ids=lambda count: f"{count} partitions")
 def pair(
-    tmp_path_factory: pytest.TempPathFactory, postgres: Server
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres: Server
 ) -> Iterator[tuple[Store, Store]]:
     """The same documents in both stores."""
     with pytest.MonkeyPatch.context() as patch:
@@ -52,10 +52,9 @@ def pair(
         patch.setattr(segments, "_SIZES", (18, 54))
         patch.setattr(segments, "MOST", 50)
         path = tmp_path_factory.mktemp("parity") / "kb.sqlite"
-        stores = [
-            open_store(url, clock=Clock())
-            for url in (str(path), postgres.url(schema=f"parity_{random.getrandbits(40)}"))
-        ]
+        name = f"parity_{random.getrandbits(40)}"
+        url = postgres.url(schema=name, partitions=str(request.param))
+        stores = [open_store(each, clock=Clock()) for each in (str(path), url)]
         for store in stores:
             fill(store, random.Random(7))
         yield stores[0], stores[1]

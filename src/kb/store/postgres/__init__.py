@@ -9,6 +9,7 @@ pool          a bounded number of connections that threads take and give back
 texts         texts as PostgreSQL stores them
 session       one transaction: statements, cached reads, and counted changes
 schema        the schema's version, and migrations to the newest one
+partitions    hash partitions of the large tables
 
 catalog       the catalog port
 documents     documents, tags and chunks as rows

@@ -84,7 +84,8 @@ def _reindex(database: Database) -> None:
     """Rebuild incomplete indexes; the next `build_index` creates those of vectors."""
     for name in _invalid(database):
         with database.autocommit() as connection:
-            command = "DROP INDEX" if name.startswith("near_vectors_hnsw") else "REINDEX INDEX"
+            is_of_vectors = name.startswith("near_vectors_hnsw")
+            command = "DROP INDEX IF EXISTS" if is_of_vectors else "REINDEX INDEX"
             connection.execute(f'{command} "{name}"'.encode())
 
 

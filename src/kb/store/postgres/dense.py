@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from kb.store.model_rows import query_vector
 from kb.store.postgres import embeddings, schema
 from kb.store.postgres import filters as where
+from kb.store.postgres.partitions import partitions
 from kb.types import Filters, ScoredChunk, StoredModel, Vector, VectorMatches
 
 if TYPE_CHECKING:
     from kb.store.postgres.connection import Database
     from kb.store.postgres.filters import Condition
+    from kb.store.postgres.pool import Connection
     from kb.store.postgres.session import Session
 
 MIN_INDEXED = 20_000  # models with fewer vectors get no HNSW index
@@ -161,7 +163,7 @@ def build_index(database: Database, model: StoredModel) -> None:
     with database.reading() as session:
         if has_index(session, model.model_id) or not _owns_table(session):
             return
-    name = embeddings.index_name(model.model_id)
+        parts = partitions(session, "near_vectors")
     with database.autocommit() as connection:
         key = f"kb {database.location.schema} hnsw"
         row: Any = connection.execute(
@@ -170,15 +172,29 @@ def build_index(database: Database, model: StoredModel) -> None:
         if not row[0]:  # another process is building it
             return
         try:
-            # A lost connection may have left an incomplete index.
-            connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
-            connection.execute(
-                f"CREATE INDEX CONCURRENTLY {name} ON near_vectors USING hnsw "
-                f"((vector::halfvec({model.dimension})) halfvec_ip_ops) "
-                f"WHERE model_id = {model.model_id}".encode()
-            )
+            _create(connection, model, parts)
         finally:
             connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (key,))
+
+
+def _create(connection: Connection, model: StoredModel, parts: Sequence[str]) -> None:
+    """Create the index, or one in each of the partitions. An incomplete index, which a lost
+    connection may have left, is replaced."""
+    name = embeddings.index_name(model.model_id)
+    what = (
+        f"USING hnsw ((vector::halfvec({model.dimension})) halfvec_ip_ops) "
+        f"WHERE model_id = {model.model_id}"
+    )
+    connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
+    if not parts:
+        connection.execute(f"CREATE INDEX CONCURRENTLY {name} ON near_vectors {what}".encode())
+        return
+    connection.execute(f"CREATE INDEX {name} ON ONLY near_vectors {what}".encode())
+    for number, part in enumerate(parts):
+        own = f"{name}_{number}"
+        connection.execute(f"DROP INDEX IF EXISTS {own}".encode())
+        connection.execute(f"CREATE INDEX CONCURRENTLY {own} ON {part} {what}".encode())
+        connection.execute(f"ALTER INDEX {name} ATTACH PARTITION {own}".encode())
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -437,7 +437,8 @@ def chunk_texts(session: Session, chunk_ids: Iterable[int], *, wide: bool) -> di
     Russian nearly two, Japanese three."""
     only = " AND octet_length(text) > 1.25 * length(text)" if wide else ""
     rows = session.execute(
-        f"SELECT chunk_id, text FROM chunks WHERE chunk_id = ANY (%s){only}", (list(chunk_ids),)
+        f"SELECT chunk_id, text FROM chunks WHERE chunk_id = ANY (%s){only} ORDER BY chunk_id",
+        (list(chunk_ids),),
     )
     return dict(rows.fetchall())
 

@@ -2,13 +2,15 @@
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
-All parameters but `schema`, `machine`, `read` and `max_lag_s` are those of libpq, such as `sslmode`
-or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD. `machine` names
-this machine; set it if several machines have different folders at the same path.
+All parameters but `schema`, `machine`, `read`, `max_lag_s` and `partitions` are those of libpq,
+such as `sslmode` or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD.
+`machine` names this machine; set it if several machines have different folders at the same path.
 
 Several hosts can be given: `HOST1,HOST2`. Writes go to the one that accepts them, so that they
 follow a failover. With `read=standby`, reads prefer a standby; if it lags by more than `max_lag_s`
 seconds, responses report this.
+
+`partitions` divides the large tables of a store that is created; an existing store ignores it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from kb import paths
 from kb.errors import InvalidRequest, MissingExtra
 from kb.processes import machine_name
 
-_OWN = ("schema", "machine", "read", "max_lag_s")  # not for libpq
+_OWN = ("schema", "machine", "read", "max_lag_s", "partitions")  # not for libpq
+_MAX_PARTITIONS = 64
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PASSWORDS = ("password", "sslpassword")
@@ -37,7 +40,7 @@ _HOW = "postgresql://USER@HOST/DATABASE?schema=NAME"
 class Location:
     """Where a store is. `dsn` is the URL for libpq, `shown` the URL without its passwords, and
     `secrets` are these passwords, encoded and decoded. `standby_dsn` is the URL for reads if they
-    prefer a standby."""
+    prefer a standby. A new store gets `partitions`: see `kb.store.postgres.partitions`."""
 
     dsn: str
     schema: str
@@ -48,6 +51,7 @@ class Location:
     has_several_hosts: bool = False
     secrets: tuple[str, ...] = ()
     machine: str = ""
+    partitions: int = 1
 
     @classmethod
     def parse(cls, url: str) -> Location:
@@ -117,6 +121,7 @@ class Location:
             max_lag_s=max_lag_s,
             has_several_hosts=several,
             machine=dict(options).get("machine") or machine_name(),
+            partitions=_partitions(dict(options)),
             secrets=tuple(sorted(spellings, key=len, reverse=True)),
         )
 
@@ -141,6 +146,15 @@ def _standby(options: dict[str, str]) -> tuple[str, float]:
             f"max_lag_s cannot be {options['max_lag_s']!r}", "give a number of seconds"
         )
     return read, max_lag_s
+
+
+def _partitions(options: dict[str, str]) -> int:
+    given = options.get("partitions", "1")
+    if not (given.isascii() and given.isdigit() and 1 <= int(given[:4]) <= _MAX_PARTITIONS):
+        raise InvalidRequest(
+            f"partitions cannot be {given!r}", f"give a number from 1 to {_MAX_PARTITIONS}"
+        )
+    return int(given)
 
 
 def _url(parts: SplitResult, host: str, options: list[tuple[str, str]]) -> str:
