@@ -1,7 +1,9 @@
-"""`python -m bench.team [passages ...] [--partitions N ...]`: search in PostgreSQL beside SQLite.
+"""`python -m bench.team [passages ...] [--partitions N ...] [--shards N ...]`: search in PostgreSQL
+beside SQLite.
 
 There are 100,000 passages by default; a million takes an hour and 25 GB of disk to prepare, once.
-With `--partitions 1 2 4`, stores whose tables are divided are measured too.
+With `--partitions 1 2 4`, stores whose tables are divided are measured too, and with `--shards 2 4`
+stores whose documents are in several shards, which share the server.
 
 Both stores have the same passages: generated prose in documents of twenty, the words of each as
 its terms, dense vectors in topics of very different sizes, and token vectors. SQLite is filled
@@ -259,7 +261,7 @@ def _recall(first: Store, second: Store, queries: Sequence[Query]) -> Iterator[s
         yield f"dense, {share:.1%} allowed: {hits / total:.4f} of the exact {TOP} nearest"
 
 
-def measure(count: int, partitions: Sequence[int]) -> tuple[str, list[str]]:
+def measure(count: int, partitions: Sequence[int], shards: Sequence[int]) -> tuple[str, list[str]]:
     """The table of one size, and what misses its target."""
     bundled = models.encoder(Config(), "kb-mini")
     assert bundled is not None
@@ -272,6 +274,8 @@ def measure(count: int, partitions: Sequence[int]) -> tuple[str, list[str]]:
     try:
         urls = {_name(each): _url(server, each) for each in partitions}
         notes = [f"{name}: {note}" for name, url in urls.items() if (note := _copy(path, url))]
+        for each in shards:
+            urls[f"{each} shards"] = " ".join(_fill_shards(server, count, each, encoder.spec))
         figures = {}
         for name, location in {SQLITE: str(path), **urls}.items():
             store = open_store(location)
@@ -280,6 +284,8 @@ def measure(count: int, partitions: Sequence[int]) -> tuple[str, list[str]]:
         first = open_store(path, read_only=True)
         notes.append(f"{SQLITE}: {_bytes(path):,} bytes")
         for name, url in urls.items():
+            if "shards" in name:  # whose passages have other ids
+                continue
             second = open_store(url, read_only=True)
             notes += [f"{name}: {line}" for line in _recall(first, second, queries)]
             notes.append(f"{name}: {second.maintenance.size_bytes():,} bytes")
@@ -296,6 +302,32 @@ def measure(count: int, partitions: Sequence[int]) -> tuple[str, list[str]]:
     p95, target = figures[_name(partitions[0])][DEFAULT][1], TARGETS_MS.get(count, float("inf"))
     faults = [f"{count:,} passages: {DEFAULT}: {p95:.0f} ms > {target:.0f}"] if p95 > target else []
     return "\n".join([text, *notes, ""]), faults
+
+
+def _fill_shards(server: Server, count: int, shards: int, spec: ModelSpec) -> Iterator[str]:
+    """The URLs of shards with an equal number of documents, filled unless this was done before."""
+    for number in range(1, shards + 1):
+        url = server.url(schema=f"shard_{number}_of_{shards}", shard=f"{number}/{shards}")
+        yield url
+        store = open_store(url)
+        if not store.exists() or not any(model.ready for model in store.vectors.models()):
+            _fill_shard(store, count, number - 1, shards, spec)
+        store.close()
+
+
+def _fill_shard(store: Store, count: int, own: int, shards: int, spec: ModelSpec) -> None:
+    texts, encodings, written = passages(count), _encodings(count, spec), []
+    for start in range(0, count, PER_DOCUMENT):
+        some, vectors = list(islice(texts, PER_DOCUMENT)), list(islice(encodings, PER_DOCUMENT))
+        if start // PER_DOCUMENT % shards == own:
+            write_document(store, start, some)
+            written += vectors
+    model_id = store.vectors.use_model(spec).model_id
+    rows = ((own + 1 + shards * at, vector) for at, vector in enumerate(written))
+    while batch := list(islice(rows, _ROWS)):
+        write_vectors(store, model_id, batch)
+    store.fulltext.build_index()
+    store.vectors.build_index(model_id)
 
 
 def _name(partitions: int) -> str:
@@ -319,10 +351,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.team")
     parser.add_argument("passages", type=int, nargs="*", default=[100_000])
     parser.add_argument("--partitions", type=int, nargs="+", default=[1])
+    parser.add_argument("--shards", type=int, nargs="+", default=[])
     given = parser.parse_args()
     faults = []
     for count in given.passages:
-        text, missed = measure(count, given.partitions)
+        text, missed = measure(count, given.partitions, given.shards)
         print(text, flush=True)
         faults += missed
     print("\n".join(faults) or "Every target is reached.")

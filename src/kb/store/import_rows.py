@@ -43,6 +43,7 @@ class ImportTarget(Protocol):
     `export_format`."""
 
     refused: tuple[type[Exception], ...]  # the errors that the database raises for an invalid value
+    is_shard: bool  # of several: some ids belong to others
 
     def is_empty(self) -> bool: ...
 
@@ -139,7 +140,8 @@ def load(
         raise InvalidRequest(
             "the store is not empty", "import into a new one (--store), or use --merge"
         )
-    work = _Restore(target) if empty else _Merge(target)
+    keeps_ids = empty and not (merge and target.is_shard)
+    work = _Restore(target) if keeps_ids else _Merge(target)
     work.store_schema = header["store_schema"]
     attempt = partial(_attempt, target)
     attempt(1, partial(work.models, header["models"]))

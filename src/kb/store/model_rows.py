@@ -118,6 +118,20 @@ def counted(model: StoredModel, row: Any) -> StoredModel:
     )
 
 
+def combined(one: StoredModel, other: StoredModel) -> StoredModel:
+    """The model with the counts of two shards. Raises `ModelMismatch` if they have different models
+    of the same number."""
+    same = ("name", "version", "dimension")
+    if any(getattr(one, name) != getattr(other, name) for name in same):
+        raise ModelMismatch(
+            f"one shard has vectors of {_label(one)}, another of {_label(other)}",
+            "switch all shards to the same model: kb embed --anew, on each of them",
+        )
+    names = ("ready", "pending", "failed", "sparse", "tokens", "no_sparse", "no_tokens")
+    sums = {name: getattr(one, name) + getattr(other, name) for name in names}
+    return replace(one, **sums)
+
+
 def passage(heading: str, text: str) -> str:
     """The text to embed. The heading is included, because it often names the subject."""
     return text if not heading or text.startswith(heading) else f"{heading}\n{text}"

@@ -10,6 +10,8 @@ texts         texts as PostgreSQL stores them
 session       one transaction: statements, cached reads, and counted changes
 schema        the schema's version, and migrations to the newest one
 partitions    hash partitions of the large tables
+shard_ids     distinct ids for the shards of a store
+shards        several stores on several servers, searched as one
 
 catalog       the catalog port
 documents     documents, tags and chunks as rows
@@ -48,9 +50,9 @@ if TYPE_CHECKING:
 
 def local_path(url: str) -> Path:
     """A path in the user's data folder, derived from the server, the database and the schema."""
-    from kb.store.postgres.location import Location
+    from kb.store.postgres.location import parse_all, path_of
 
-    return Location.parse(url).path
+    return path_of(parse_all(url))
 
 
 def open_store(
@@ -62,16 +64,20 @@ def open_store(
     vector_backend: str,  # noqa: ARG001  # the backends are those of SQLite
     token_format: str,
 ) -> Store:
-    """See `kb.store.open_store`. Raises `MissingExtra` without the extra `postgres`."""
-    from kb.store.postgres.location import Location, require_driver
+    """See `kb.store.open_store`. Several URLs, separated by spaces, are the shards of one store.
+    Raises `MissingExtra` without the extra `postgres`."""
+    from kb.store.postgres.location import parse_all, require_driver
 
     require_driver()
+    from kb.store.postgres.connection import Database
+    from kb.store.postgres.shards import ShardedDatabase
     from kb.store.postgres.store import PostgresStore
 
-    return PostgresStore(
-        Location.parse(url),
-        read_only=read_only,
-        busy_timeout_s=busy_timeout_s,
-        clock=clock,
-        token_format=token_format,
-    )
+    locations = parse_all(url)
+    if len(locations) > 1:
+        database: Database = ShardedDatabase(locations, busy_timeout_s=busy_timeout_s, clock=clock)
+    else:
+        database = Database(
+            locations[0], read_only=read_only, busy_timeout_s=busy_timeout_s, clock=clock
+        )
+    return PostgresStore(database, clock=clock, token_format=token_format)

@@ -6,7 +6,8 @@ counters, the half-precision vectors and the segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,18 @@ def checks(database: Database) -> Iterator[Check]:
         yield Check(
             name, partial(_segments, database, kind, name), partial(_rebuild, database, kind)
         )
+
+
+def checks_of_shards(databases: Sequence[Database]) -> Iterator[Check]:
+    """The checks of each shard, without repairs: a shard is repaired by its own URL."""
+    for number, database in enumerate(databases, start=1):
+        for each in checks(database):
+            part = f"shard {number}: {each.part}"
+            yield Check(part, partial(_of_shard, each, part))
+
+
+def _of_shard(check: Check, part: str) -> Finding:
+    return replace(check.run(), part=part)
 
 
 def _server(database: Database) -> Finding:

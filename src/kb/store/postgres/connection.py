@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import ceil, inf
 from typing import Any, TypeVar
@@ -76,6 +76,11 @@ class Database:
             self._standbys = Standbys(Pool(self._connect_standby, _CONNECTIONS))
         self._is_current = False  # the store exists, with the newest schema
         self._watchdog = Watchdog()
+
+    @property
+    def databases(self) -> Sequence[Database]:
+        """The database of each shard."""
+        return (self,)
 
     def exists(self) -> bool:
         """Whether the store has been created."""

@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from kb.store.document_rows import check_replaced, chunk_place, content_digest, document_columns
@@ -29,6 +30,7 @@ SELECT d.doc_id, d.root_id, d.path, d.doc_path, d.title, d.type, d.kind, d.scope
 FROM documents d
 """
 _FULL, _BARE = _DOCUMENT.format(metadata="d.metadata"), _DOCUMENT.format(metadata="'{}'")
+_PATH_AT = _DOCUMENT_FIELDS.index("doc_path")
 _BY_PATH = "ORDER BY left(d.doc_path, 600), d.doc_path"
 _BELOW = "left(d.doc_path, 600) >= %(low)s AND left(d.doc_path, 600) <= %(high)s AND " \
     "starts_with(d.doc_path, %(folder)s)"  # fmt: skip
@@ -301,10 +303,19 @@ def select(
     offset: int = 0,
 ) -> list[Document]:
     sql, params = where.condition(session, filters, now)
-    rows = session.execute(
-        f"{_FULL}WHERE {sql} {_BY_PATH} LIMIT %s OFFSET %s", (*params, limit, offset)
-    )
+    rows = _page(session, f"{_FULL}WHERE {sql} {_BY_PATH}", params, limit, offset)
     return [_document(row) for row in rows]
+
+
+def _page(
+    session: Session, sql: str, params: Sequence[Any], limit: int | None, offset: int
+) -> list[tuple[Any, ...]]:
+    """Rows ordered by path, which is their fourth column."""
+    if len(session.shards) == 1:
+        return session.execute(f"{sql} LIMIT %s OFFSET %s", (*params, limit, offset)).fetchall()
+    most = None if limit is None else offset + limit
+    rows = session.execute(f"{sql} LIMIT %s", (*params, most)).fetchall()
+    return sorted(rows, key=itemgetter(_PATH_AT))[offset:most]
 
 
 def page(
@@ -320,11 +331,8 @@ def page(
     and metadata, but at least one document. Documents are read one by one, so that none is parsed
     needlessly."""
     sql, params = where.condition(session, filters, now)
-    rows = session.execute(
-        f"SELECT d.doc_id FROM documents d WHERE {sql} {_BY_PATH} LIMIT %s OFFSET %s",
-        (*params, limit + 1, offset),
-    )
-    doc_ids = [doc_id for (doc_id,) in rows]
+    select_ids = f"SELECT d.doc_id, NULL, NULL, d.doc_path FROM documents d WHERE {sql} {_BY_PATH}"
+    doc_ids = [row[0] for row in _page(session, select_ids, params, limit + 1, offset)]
     documents: list[Document] = []
     size_bytes = 0
     for doc_id in doc_ids[:limit]:
@@ -347,13 +355,13 @@ def matching(session: Session, doc_ids: Iterable[int], filters: Filters) -> set[
 
 def count(session: Session, filters: Filters | None) -> int:
     only, params = where.among(session, filters)
-    return int(session.value(f"SELECT count(*) FROM documents WHERE true{only}", params))
+    return session.total(f"SELECT count(*) FROM documents WHERE true{only}", params)
 
 
 def count_chunks(session: Session, filters: Filters, now: str | None) -> int:
     """How many chunks the matching documents have; with `now`, without expired documents."""
     sql, params = where.condition(session, filters, now)
-    return int(session.value(f"SELECT count(*) FROM ({where.CHUNKS_OF}{sql}) c", params))
+    return session.total(f"SELECT count(*) FROM ({where.CHUNKS_OF}{sql}) c", params)
 
 
 def _below(folder: str) -> dict[str, str]:
@@ -362,13 +370,13 @@ def _below(folder: str) -> dict[str, str]:
 
 def below(session: Session, folder: str) -> list[Document]:
     """Documents whose path starts with `folder`, which ends with a slash and is not a pattern."""
-    rows = session.execute(f"{_FULL}WHERE {_BELOW} {_BY_PATH}", _below(folder))
-    return [_document(row) for row in rows]
+    rows = session.execute(f"{_FULL}WHERE {_BELOW}", _below(folder)).fetchall()
+    return [_document(row) for row in sorted(rows, key=itemgetter(_PATH_AT))]
 
 
 def expired(session: Session, now: str) -> list[Document]:
-    rows = session.execute(f"{_FULL}WHERE d.expires_at <= %s {_BY_PATH}", (now,))
-    return [_document(row) for row in rows]
+    rows = session.execute(f"{_FULL}WHERE d.expires_at <= %s", (now,)).fetchall()
+    return [_document(row) for row in sorted(rows, key=itemgetter(_PATH_AT))]
 
 
 def has_folder(session: Session, folder: str) -> bool:
@@ -386,7 +394,7 @@ def paths_with_suffix(
         f"SELECT doc_path FROM documents WHERE right(doc_path, %s) = %s{only} ORDER BY 1 LIMIT %s",
         (len(suffix), suffix, *params, limit),
     )
-    return [path for (path,) in rows]
+    return sorted(path for (path,) in rows)[:limit]
 
 
 def neighboring_paths(
@@ -399,22 +407,22 @@ def neighboring_paths(
         f"{only} ORDER BY left(doc_path, 600) {{1}}, doc_path {{1}} LIMIT %s"
     )
     params = (path[:600], path, *values, limit)
-    before = session.execute(sql.format("<", "DESC"), params).fetchall()
-    after = session.execute(sql.format(">", "ASC"), params).fetchall()
-    return [neighbor for (neighbor,) in [*reversed(before), *after]]
+    before = sorted(one for (one,) in session.execute(sql.format("<", "DESC"), params))
+    after = sorted(one for (one,) in session.execute(sql.format(">", "ASC"), params))
+    return [*before[-limit:], *after[:limit]] if limit > 0 else []
 
 
 def languages(session: Session, filters: Filters | None = None) -> dict[str | None, int]:
     """How many documents each language has; None stands for an unknown language."""
     only, params = where.among(session, filters)
     sql = f"SELECT lang, count(*) FROM documents WHERE true{only} GROUP BY lang"
-    return dict(session.execute(sql, params).fetchall())
+    return summed(session.execute(sql, params))
 
 
 def tags(session: Session, filters: Filters | None = None) -> dict[str, int]:
     only, params = where.among(session, filters)
-    sql = f"SELECT tag, count(*) FROM document_tags WHERE true{only} GROUP BY tag ORDER BY tag"
-    return dict(session.execute(sql, params).fetchall())
+    sql = f"SELECT tag, count(*) FROM document_tags WHERE true{only} GROUP BY tag"
+    return dict(sorted(summed(session.execute(sql, params)).items()))
 
 
 def tag_sources(session: Session, doc_id: int) -> dict[str, str]:
@@ -437,10 +445,9 @@ def chunk_texts(session: Session, chunk_ids: Iterable[int], *, wide: bool) -> di
     Russian nearly two, Japanese three."""
     only = " AND octet_length(text) > 1.25 * length(text)" if wide else ""
     rows = session.execute(
-        f"SELECT chunk_id, text FROM chunks WHERE chunk_id = ANY (%s){only} ORDER BY chunk_id",
-        (list(chunk_ids),),
+        f"SELECT chunk_id, text FROM chunks WHERE chunk_id = ANY (%s){only}", (list(chunk_ids),)
     )
-    return dict(rows.fetchall())
+    return dict(sorted(rows))
 
 
 def texts_with_copies(session: Session, chunk_ids: Iterable[int]) -> dict[int, ChunkText]:
@@ -479,11 +486,18 @@ def counts(session: Session, column: str, filters: Filters | None = None) -> dic
     input."""
     only, params = where.among(session, filters)
     rows = session.execute(
-        f"SELECT coalesce({column}, 'none'), count(*) FROM documents WHERE true{only} "
-        "GROUP BY 1 ORDER BY 1",
+        f"SELECT coalesce({column}, 'none'), count(*) FROM documents WHERE true{only} GROUP BY 1",
         params,
     )
-    return dict(rows.fetchall())
+    return dict(sorted(summed(rows).items()))
+
+
+def summed(rows: Iterable[tuple[Any, ...]]) -> dict[Any, int]:
+    """The sum of the counts of each value."""
+    counts: dict[Any, int] = defaultdict(int)
+    for value, count in rows:
+        counts[value] += count
+    return dict(counts)
 
 
 def _document(row: Sequence[Any]) -> Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kb.errors import NotFound, check_choice
@@ -12,6 +13,7 @@ from kb.index import cosine, sparse_weights, token_codes
 from kb.store.model_rows import (
     ATTEMPTS,
     Due,
+    combined,
     counted,
     mismatch,
     passage,
@@ -58,24 +60,31 @@ def _models(session: Session) -> list[StoredModel]:
     from kb.types import StoredModel
 
     expired = expired_chunks(session)
-    records = []
+    records: dict[int, StoredModel] = {}
     for *row, marks in session.execute(_MODELS).fetchall():
         model = replace(StoredModel(*row), marks=read_marks(marks))
-        records.append(_without_expired(session, model, expired) if expired else model)
-    return [replace(one, pending=max(0, one.pending)) for one in records]
+        known = records.get(model.model_id)
+        records[model.model_id] = model if known is None else combined(known, model)
+    found = list(records.values())
+    if len(session.shards) > 1:  # some of them may lack the model
+        chunks = session.state.chunks
+        found = [replace(one, pending=chunks - one.ready - one.failed) for one in found]
+    if expired:
+        found = [_without_expired(session, one, expired) for one in found]
+    return [replace(one, pending=max(0, one.pending)) for one in found]
 
 
 def expired_chunks(session: Session) -> int:
     """How many chunks belong to expired documents."""
-    return int(session.value(
+    return session.total(
         "SELECT count(*) FROM documents d JOIN chunks c USING (doc_id) WHERE d.expires_at <= %s",
         (_now(session),),
-    ))  # fmt: skip
+    )
 
 
 def _without_expired(session: Session, model: StoredModel, expired: int) -> StoredModel:
     """The model's counts without expired chunks, which need no vectors."""
-    row: Any = session.execute(_EXPIRED_VECTORS, (model.model_id, _now(session))).fetchone()
+    row = session.totals(_EXPIRED_VECTORS, (model.model_id, _now(session)))
     ready, failed, no_sparse, no_tokens = row
     return replace(
         model,
@@ -99,8 +108,7 @@ def models_within(session: Session, filters: Filters) -> list[StoredModel]:
         f"WHERE {condition}"
     )
     return [
-        counted(each, session.execute(sql, (each.model_id, *params)).fetchone())
-        for each in models(session)
+        counted(each, session.totals(sql, (each.model_id, *params))) for each in models(session)
     ]
 
 
@@ -178,13 +186,13 @@ def count_missing_part(
 ) -> int:
     """How many vectors permanently lack this part, without those of expired documents."""
     only, params = where.among(session, filters)
-    return int(session.value(
+    return session.total(
         "SELECT count(*) FROM embeddings e JOIN chunks c USING (chunk_id) "
         "JOIN documents d USING (doc_id) WHERE e.model_id = %s AND e.state = 'ready' "
         f"AND e.attempts >= {ATTEMPTS} AND e.{part} IS NULL "
         f"AND (d.expires_at IS NULL OR d.expires_at > %s){only}",
         (model_id, _now(session), *params),
-    ))  # fmt: skip
+    )
 
 
 _FAILING = """
@@ -209,7 +217,7 @@ def failing(
     """Chunks whose last attempt failed, newest first: id, path, whether they have vectors, failed
     attempts, error, time, and whether kb has given up on them."""
     only, params = where.among(session, filters)
-    return session.execute(
+    rows = session.execute(
         "SELECT e.chunk_id, d.doc_path, e.state = 'ready', e.attempts, e.error, e.embedded_at, "
         f"e.state = 'failed' OR e.attempts >= {ATTEMPTS} "
         f"FROM (SELECT * FROM embeddings WHERE {_FAILING % {'model_id': '%s'}}) e "
@@ -217,6 +225,9 @@ def failing(
         "ORDER BY e.embedded_at DESC, e.chunk_id LIMIT %s",
         (model_id, *params, limit),
     ).fetchall()
+    rows.sort(key=itemgetter(0))
+    rows.sort(key=itemgetter(5), reverse=True)
+    return rows[:limit]
 
 
 # --- work -----------------------------------------------------------------------------------------

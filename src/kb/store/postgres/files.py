@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from kb.store.postgres import filters as where
 from kb.store.postgres import removed_documents
+from kb.store.postgres.documents import summed
 from kb.store.root_names import free_name
 from kb.text.timestamps import utc_timestamp
 from kb.types import FileLocation, FileState, Filters, Root
@@ -32,9 +34,10 @@ def roots(session: Session, filters: Filters | None = None) -> list[Root]:
         only = f"root_id IN (SELECT d.root_id FROM documents d WHERE {sql})"
     rows = session.execute(
         f"SELECT root_id, name, path, whole, {_DETACHED}, nullif(r.machine, %s) FROM roots r "
-        f"WHERE {only} ORDER BY path",
+        f"WHERE {only}",
         (session.machine, session.machine, *params),
-    )
+    ).fetchall()
+    rows.sort(key=itemgetter(2))  # the path, which is a `bytes`
     return [
         Root(root_id, name, os.fsdecode(path), whole, detached, machine)
         for root_id, name, path, whole, detached, machine in rows
@@ -104,10 +107,10 @@ def per_root(session: Session, filters: Filters | None = None) -> dict[str, int]
         only, params = where.condition(session, filters, None)
     rows = session.execute(
         "SELECT r.name, count(d.doc_id) FROM roots r LEFT JOIN documents d USING (root_id) "
-        f"WHERE {only} GROUP BY r.root_id ORDER BY r.name",
+        f"WHERE {only} GROUP BY r.root_id",
         params,
     )
-    return dict(rows.fetchall())
+    return dict(sorted(summed(rows).items()))
 
 
 def touch_file(session: Session, state: FileState, now_ns: int) -> None:

@@ -142,8 +142,13 @@ def visible_condition(session: Session, filters: Filters, now: str) -> Condition
 
 
 def has_expired(session: Session, now: str) -> bool:
-    first = session.once("expiry", lambda each: each.value("SELECT min(expires_at) FROM documents"))
+    first = session.once("expiry", _first_expiry)
     return first is not None and first <= now
+
+
+def _first_expiry(session: Session) -> str | None:
+    rows = session.execute("SELECT min(expires_at) FROM documents")
+    return min((first for (first,) in rows if first is not None), default=None)
 
 
 class FilterCache:
@@ -170,8 +175,8 @@ class FilterCache:
         key = (version, normalize_filters(filters))
         if (known := self._filtered.get(key)) is None:
             sql, params = condition(session, filters, None)
-            rows = session.execute(f"{CHUNKS_OF}{sql} ORDER BY 1", params)
-            known = np.array([chunk_id for (chunk_id,) in rows], np.int64)
+            rows = session.execute(CHUNKS_OF + sql, params)
+            known = np.sort(np.array([chunk_id for (chunk_id,) in rows], np.int64))
             kept = [item for item in self._filtered.items() if item[0][0] == version]
             self._filtered = {**dict(kept[1 - _MAX_FILTERS :]), key: known}
         return known

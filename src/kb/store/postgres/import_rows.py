@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from kb.errors import InvalidRequest
 from kb.store.import_rows import KnownDocument
-from kb.store.postgres import documents, embeddings, files, removed_documents, segments
+from kb.store.postgres import documents, embeddings, files, removed_documents, segments, shard_ids
 from kb.store.postgres.embeddings import NewVectors
 from kb.store.postgres.export_rows import ID_COLUMNS, last_id
 
@@ -33,6 +34,8 @@ class PostgresTarget:
         self._ids: list[int] = []  # free ids of chunks, the lowest last
         self._chunks: list[tuple[Any, ...]] = []
         self._vectors: dict[int, list[NewVectors]] = {}
+        self._shard = shard_ids.shard_of(session)
+        self.is_shard = self._shard != (1, 1)
 
     def is_empty(self) -> bool:
         sql = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM roots)"
@@ -60,6 +63,7 @@ class PostgresTarget:
         return files.roots(self._session)
 
     def add_root(self, row: JsonDict) -> None:
+        self._check_id(row["root_id"])
         path = row["path"]
         raw = path if isinstance(path, bytes) else os.fsencode(path)
         changed = {"path": raw, "whole": bool(row["whole"]), "detached": True}
@@ -73,6 +77,7 @@ class PostgresTarget:
 
     def add_document(self, row: JsonDict) -> int:
         doc_id = row.get("doc_id") or documents.next_id(self._session)
+        self._check_id(doc_id)
         detached = row["root_id"] is not None
         documents.insert(self._session, "documents", row | {"doc_id": doc_id, "detached": detached})
         return int(doc_id)
@@ -115,10 +120,20 @@ class PostgresTarget:
 
     def add_chunk(self, row: JsonDict) -> int:
         chunk_id = row.get("chunk_id") or self._next_chunk_id()
+        self._check_id(chunk_id)
         self._chunks.append(tuple((row | {"chunk_id": chunk_id})[name] for name in _CHUNK))
         if len(self._chunks) >= _BATCH:
             self._write()
         return int(chunk_id)
+
+    def _check_id(self, number: int) -> None:
+        """Refuse an id that belongs to another shard."""
+        first, count = self._shard
+        if (number - first) % count:
+            raise InvalidRequest(
+                f"this store is shard {first}/{count}, which cannot have the id {number}",
+                "copy into it with new ids: kb export, then kb import --merge",
+            )
 
     def _next_chunk_id(self) -> int:
         if not self._ids:
@@ -191,9 +206,12 @@ def _raise_sequence(session: Session, table: str, column: str, least: int) -> No
     """Make new ids greater than `least`."""
     if table in ID_COLUMNS and last_id(session, table) >= least:
         return
-    if least > 0:
+    if least > 0:  # a shard has every nth number
         session.execute(
-            "SELECT setval(pg_get_serial_sequence(%s, %s), greatest(%s, "
-            f"(SELECT coalesce(max({column}), 1) FROM {table})))",
-            (table, column, least),
+            "SELECT setval(seqrelid::regclass, "
+            "least + mod(mod(seqstart - least, seqincrement) + seqincrement, seqincrement)) "
+            "FROM pg_sequence, "
+            f"(SELECT greatest(%s, (SELECT coalesce(max({column}), 1) FROM {table})) AS least) ids "
+            "WHERE seqrelid = pg_get_serial_sequence(%s, %s)::regclass",
+            (least, table, column),
         )

@@ -2,21 +2,25 @@
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME
 
-All parameters but `schema`, `machine`, `read`, `max_lag_s` and `partitions` are those of libpq,
-such as `sslmode` or `application_name`. The password is better kept in `~/.pgpass` or PGPASSWORD.
-`machine` names this machine; set it if several machines have different folders at the same path.
+All parameters but `schema`, `machine`, `read`, `max_lag_s`, `partitions` and `shard` are those of
+libpq, such as `sslmode` or `application_name`. The password is better kept in `~/.pgpass` or
+PGPASSWORD. `machine` names this machine; set it if several machines have different folders at the
+same path.
 
 Several hosts can be given: `HOST1,HOST2`. Writes go to the one that accepts them, so that they
 follow a failover. With `read=standby`, reads prefer a standby; if it lags by more than `max_lag_s`
 seconds, responses report this.
 
-`partitions` divides the large tables of a store that is created; an existing store ignores it.
+`partitions` divides the large tables of a store that is created, and `shard=1/2` makes it the first
+of two shards; an existing store ignores both. Several URLs, separated by spaces, are the shards of
+one store: see `kb.store.postgres.shards`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -26,8 +30,8 @@ from kb import paths
 from kb.errors import InvalidRequest, MissingExtra
 from kb.processes import machine_name
 
-_OWN = ("schema", "machine", "read", "max_lag_s", "partitions")  # not for libpq
-_MAX_PARTITIONS = 64
+_OWN = ("schema", "machine", "read", "max_lag_s", "partitions", "shard")  # not for libpq
+_MAX_PARTITIONS, _MAX_SHARDS = 64, 64
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _PASSWORDS = ("password", "sslpassword")
@@ -52,6 +56,7 @@ class Location:
     secrets: tuple[str, ...] = ()
     machine: str = ""
     partitions: int = 1
+    shard: tuple[int, int] | None = None  # its number, from 1, and how many there are
 
     @classmethod
     def parse(cls, url: str) -> Location:
@@ -122,6 +127,7 @@ class Location:
             has_several_hosts=several,
             machine=dict(options).get("machine") or machine_name(),
             partitions=_partitions(dict(options)),
+            shard=_shard(dict(options)),
             secrets=tuple(sorted(spellings, key=len, reverse=True)),
         )
 
@@ -130,6 +136,24 @@ class Location:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def parse_all(url: str) -> list[Location]:
+    """Parse the URL of a store, or the URLs of its shards, which are separated by spaces."""
+    parts = url.split(" ")
+    if not all(part.startswith("postgresql://") for part in parts):  # a space in one URL
+        parts = [url]
+    return [Location.parse(part) for part in parts]
+
+
+def path_of(locations: Sequence[Location]) -> Path:
+    """`Store.path` of a store with these shards."""
+    first = locations[0].path
+    if len(locations) == 1:
+        return first
+    paths = " ".join(str(each.path) for each in locations)
+    digest = hashlib.blake2b(paths.encode(), digest_size=6).hexdigest()
+    return first.parent.with_name(f"shards-{digest}") / first.name
 
 
 def _standby(options: dict[str, str]) -> tuple[str, float]:
@@ -155,6 +179,19 @@ def _partitions(options: dict[str, str]) -> int:
             f"partitions cannot be {given!r}", f"give a number from 1 to {_MAX_PARTITIONS}"
         )
     return int(given)
+
+
+def _shard(options: dict[str, str]) -> tuple[int, int] | None:
+    if (given := options.get("shard")) is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]?)/([1-9][0-9]?)", given)
+    number, count = map(int, match.groups()) if match else (1, 0)
+    if number > count or count > _MAX_SHARDS:
+        raise InvalidRequest(
+            f"shard cannot be {given!r}",
+            f"use shard=1/2 for the first of two shards; there can be {_MAX_SHARDS}",
+        )
+    return number, count
 
 
 def _url(parts: SplitResult, host: str, options: list[tuple[str, str]]) -> str:

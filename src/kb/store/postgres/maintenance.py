@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kb import atomic
+from kb.errors import InvalidRequest
 from kb.store import export_format, import_rows
 from kb.store.postgres import export_rows, schema, segments
 from kb.store.postgres.import_rows import PostgresTarget
@@ -40,7 +41,7 @@ class PostgresMaintenance:
         self._vectors = vectors
 
     def versions(self) -> dict[str, str]:
-        with self._database.reading() as session:
+        with self._database.databases[0].reading() as session:
             return {
                 "PostgreSQL": str(session.value("SHOW server_version")),
                 "pgvector": schema.extension_version(session.connection) or "missing",
@@ -49,14 +50,16 @@ class PostgresMaintenance:
 
     def size_bytes(self) -> int:
         with self._database.reading() as session:
-            return int(session.value(_SIZE, (session.schema,)))
+            return sum(each.total(_SIZE, (each.schema,)) for each in session.shards)
 
     def disk_usage(self) -> DiskUsage:
         return DiskUsage(self.size_bytes(), 0, None, None)
 
     def checks(self, rechunk_note: Callable[[int], None]) -> Iterator[Check]:  # noqa: ARG002
-        from kb.store.postgres.checks import checks
+        from kb.store.postgres.checks import checks, checks_of_shards
 
+        if len(self._database.databases) > 1:
+            return checks_of_shards(self._database.databases)
         return checks(self._database)
 
     def checkpoint(self) -> None:
@@ -88,6 +91,11 @@ class PostgresMaintenance:
                 copy.close()
 
     def export(self, *, vectors: bool = False) -> Generator[bytes]:
+        if len(self._database.databases) > 1:
+            raise InvalidRequest(
+                "the shards of a store are exported one by one",
+                "give the URL of one shard: --store URL",
+            )
         with self._database.reading() as session:
             yield export_format.line(export_rows.header(session, vectors=vectors))
             yield from export_rows.lines(session, vectors=vectors)

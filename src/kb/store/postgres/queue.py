@@ -116,6 +116,8 @@ class PostgresQueue:
             )
 
     def has_work(self, model_id: int, lacking: Set[str]) -> bool:
+        if self._database.read_only:  # other processes embed
+            return False
         now = self._clock()
 
         def check(session: Session) -> bool:

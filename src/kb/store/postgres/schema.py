@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors, sql
 
 from kb.errors import StoreTooNew, StoreUnusable
-from kb.store.postgres import partitions
+from kb.store.postgres import partitions, shard_ids
 from kb.text.timestamps import utc_timestamp
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def migrate(connection: Connection, location: Location, clock: Clock) -> None:
     if number is None:
         if location.partitions > 1:
             partitions.create(connection, location.partitions)
+        if location.shard is not None:
+            shard_ids.number_ids(connection, location.shard)
         connection.execute(
             "INSERT INTO state (schema_version, store_id, created_at) VALUES (%s, %s, %s)",
             (VERSION, uuid.uuid4().hex, utc_timestamp(clock())),

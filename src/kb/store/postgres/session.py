@@ -93,6 +93,20 @@ class Session:
         row = self.execute(sql, params).fetchone()
         return row[0] if row else None
 
+    def totals(self, sql: str, params: Params = None) -> tuple[int, ...]:
+        """The counts in the first row; their sums, if there are several shards."""
+        rows = self.execute(sql, params).fetchall()
+        return tuple(sum(column) for column in zip(*rows, strict=True))
+
+    def total(self, sql: str, params: Params = None) -> int:
+        """The count in the first column."""
+        return self.totals(sql, params)[0]
+
+    @property
+    def shards(self) -> Sequence[Session]:
+        """The sessions of all shards: see `kb.store.postgres.shards`."""
+        return (self,)
+
     def stream(self, sql: str, params: Params = None) -> Iterator[tuple[Any, ...]]:
         """The rows of a large result, a few hundred at a time."""
         with self.connection.cursor(name="kb_rows") as cursor:

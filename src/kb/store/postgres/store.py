@@ -13,7 +13,6 @@ from kb.store.postgres.catalog import PostgresCatalog
 from kb.store.postgres.connection import Database
 from kb.store.postgres.filters import FilterCache
 from kb.store.postgres.fulltext import PostgresFulltext
-from kb.store.postgres.location import Location
 from kb.store.postgres.vectors import PostgresVectors
 from kb.types import Degraded
 
@@ -24,24 +23,20 @@ if TYPE_CHECKING:
 
 
 class PostgresStore:
-    """The store port over one schema of a database. Threads may share it. New token vectors are
-    stored in `token_format`, or in the default format if that is `none`."""
+    """The store port over one schema of a database, or over several shards. Threads may share it.
+    New token vectors are stored in `token_format`, or in the default format if that is `none`."""
 
     def __init__(
         self,
-        location: Location,
+        database: Database,
         *,
-        read_only: bool = False,
-        busy_timeout_s: float = 60.0,
         clock: Clock = time.time,
         token_format: str = "none",
     ) -> None:
-        self._location = location
+        self._location = database.location
         self._clock = clock
         self._token_format = token_format
-        self._database = Database(
-            location, read_only=read_only, busy_timeout_s=busy_timeout_s, clock=clock
-        )
+        self._database = database
         self._filters = FilterCache()
         self._blocks = BlockCache()
         self.catalog = PostgresCatalog(self._database, clock)

@@ -66,6 +66,8 @@ class PostgresVectors:
             return model_switch.begin(session, spec, source, keep_old=keep_old)
 
     def can_switch(self, model_id: int) -> bool:
+        if self._database.read_only:
+            return False
         return self._database.read(
             lambda session: model_switch.is_ready(session, model_id, force=False)
         )
@@ -76,6 +78,8 @@ class PostgresVectors:
         )
 
     def drop_retired(self, limit: int = 500) -> bool:
+        if self._database.read_only:
+            return False
         return self._database.repeat(lambda session: model_switch.drop_retired(session, limit))
 
     def drop_all(self) -> int:
@@ -100,10 +104,16 @@ class PostgresVectors:
         exact: bool = False,
     ) -> VectorMatches:
         with self._database.reading() as session:
-            model = embeddings.model(session, model_id)
-            return dense.nearest(
-                session, model, vector, filters=filters, now=now, limit=limit, exact=exact
-            )
+            embeddings.model(session, model_id)
+            matches = [
+                dense.nearest(
+                    each, model, vector, filters=filters, now=now, limit=limit, exact=exact
+                )
+                for each in session.shards
+                for model in embeddings.models(each)
+                if model.model_id == model_id
+            ]
+            return matches[0] if len(matches) == 1 else _merged(matches, limit)
 
     def nearest_sparse(
         self, model_id: int, query: Mapping[str, float], *, filters: Filters, now: str, limit: int
@@ -140,3 +150,14 @@ class PostgresVectors:
         segments.flush(self._database, "sparse", model_id)
         model = self._database.read(lambda session: embeddings.model(session, model_id))
         self._database.retry(lambda: dense.build_index(self._database, model))
+
+
+def _merged(matches: Sequence[VectorMatches], limit: int) -> VectorMatches:
+    """The best of the chunks of all shards."""
+    from kb.types import VectorMatches
+
+    chunks = sorted(
+        (one for each in matches for one in each.chunks), key=lambda one: (-one.score, one.chunk_id)
+    )
+    best = [one._replace(rank=rank) for rank, one in enumerate(chunks[:limit], start=1)]
+    return VectorMatches(best, max(each.backend for each in matches))

@@ -17,6 +17,7 @@ class SqliteTarget:
     """See `kb.store.import_rows.ImportTarget`."""
 
     refused: tuple[type[Exception], ...] = (apsw.ConstraintError,)
+    is_shard = False
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
