@@ -70,6 +70,8 @@ def watch_command(
                 stack.enter_context(serve_socket(kb))
             write_event(event)
 
+        if kb.exists():
+            kb.create()  # raises if the store can only be read, before the first file changes
         Watcher(kb, paths, on_event, stop=stop, quiet_ms=quiet_ms or QUIET_MS).run()
         shutdown.finish()
 

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from kb import KnowledgeBase
+from kb.cli.run import run as run_kb
 from kb.errors import (
     InvalidRequest,
     KbError,
@@ -387,6 +388,16 @@ def test_urls_of_shards() -> None:
 def test_a_wrong_shard_is_refused(given: str) -> None:
     with pytest.raises(InvalidRequest, match="shard"):
         Location.parse(f"postgresql://db/a?shard={given}")
+
+
+def test_a_watcher_of_all_shards_is_refused(
+    two: tuple[Store, Store, Store], postgres: Server, schema: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    urls = " ".join(shard_url(postgres, schema, number, 2) for number in (1, 2))
+    assert two[2].exists()
+    assert run_kb(["--store", urls, "watch", str(tmp_path)]) == 2
+    assert "give the URL of one shard" in capsys.readouterr().err
 
 
 @pytest.fixture
