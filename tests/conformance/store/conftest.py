@@ -12,7 +12,7 @@ from kb.store import open_store
 from tests.conftest import Clock
 from tests.postgres import Server
 
-KINDS = ("sqlite", "postgresql", "partitioned")
+KINDS = ("sqlite", "postgresql", pytest.param("partitioned", marks=pytest.mark.slow))
 
 
 class Stores:
