@@ -67,6 +67,15 @@ NOT_RUN = {
         "export KB_STORE='postgresql://kb@db1.example.org,db2.example.org/team"
         "?read=standby&max_lag_s=5'",
     ): _NO_DATABASE,
+    (
+        "how-to/team.md",
+        "kb --store 'postgresql://kb@db.example.org/team?partitions=4' init",
+    ): _NO_DATABASE,
+    (
+        "how-to/team.md",
+        "export KB_SHARD_1='postgresql://kb@db1.example.org/team?shard=1/2'",
+    ): _NO_DATABASE,
+    ("how-to/team.md", 'export KB_STORE="$KB_SHARD_1 $KB_SHARD_2"'): _NO_DATABASE,
     ("how-to/serve.md", "kb token add alice --right write"): "its tokens are random; test_token"
     " runs the commands",
     ("tutorial.md", "python3 -m venv .venv"): _FETCHES,

@@ -135,6 +135,42 @@ def test_each_partition_has_a_vector_index(
     assert not sql.execute(left, ("near_vectors_hnsw%",)).fetchall()
 
 
+def test_an_interrupted_build_of_the_indexes_continues(
+    divided: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "MIN_INDEXED", 1)
+    ids = chunk_ids(divided, put(divided, "d", *map(str, range(40))))
+    model_id = divided.vectors.use_model(SPEC).model_id
+    finish(divided, model_id, [outcome(one) for one in ids])
+    name = f"near_vectors_hnsw_{model_id}"
+    what = f"USING hnsw ((vector::halfvec(3)) halfvec_ip_ops) WHERE model_id = {model_id}"
+    for statement in (
+        f"CREATE INDEX {name} ON ONLY near_vectors {what}",
+        f"CREATE INDEX {name}_0 ON near_vectors_0 {what}",
+        f"ALTER INDEX {name} ATTACH PARTITION {name}_0",
+        f"CREATE INDEX {name}_1 ON near_vectors_1 {what}",
+        f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{name}_1'::regclass",
+    ):
+        sql.execute(statement.encode())
+    before = oids(sql, name)
+    assert nearest(divided, model_id, [1.0, 0.0, 0.0])[0] == "pgvector"
+    divided.vectors.build_index(model_id)
+    assert nearest(divided, model_id, [1.0, 0.0, 0.0])[0] == "pgvector-hnsw"
+    after = oids(sql, name)
+    assert after[f"{name}_0"] == before[f"{name}_0"]
+    assert after[f"{name}_1"] != before[f"{name}_1"]
+    assert len(after) == 5
+
+
+def oids(sql: Sql, name: str) -> dict[str, int]:
+    found = sql.execute(
+        "SELECT relname, oid FROM pg_class WHERE relnamespace = current_schema()::regnamespace "
+        "AND starts_with(relname, %s)",
+        (name,),
+    )
+    return dict(found.fetchall())
+
+
 def nearest(store: Store, model_id: int, vector: list[float]) -> tuple[str, list[int]]:
     found = store.vectors.nearest_dense(model_id, vector, filters=Filters(), now=NOW, limit=20)
     return found.backend, [one.chunk_id for one in found.chunks]

@@ -43,6 +43,10 @@ _INDEXED = """
 SELECT n.chunk_id FROM near_vectors n WHERE n.model_id = {model_id} {visible}
 ORDER BY (n.vector::halfvec({dimension})) <#> %(query)s::halfvec({dimension}) LIMIT %(margin)s
 """
+_ATTACHED = """
+SELECT c.relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+WHERE inhparent = %s::regclass
+"""
 
 
 def nearest(
@@ -179,19 +183,22 @@ def build_index(database: Database, model: StoredModel) -> None:
 
 def _create(connection: Connection, model: StoredModel, parts: Sequence[str]) -> None:
     """Create the index, or one in each of the partitions. An incomplete index, which a lost
-    connection may have left, is replaced."""
+    connection may have left, is replaced; those of other partitions are kept."""
     name = embeddings.index_name(model.model_id)
     what = (
         f"USING hnsw ((vector::halfvec({model.dimension})) halfvec_ip_ops) "
         f"WHERE model_id = {model.model_id}"
     )
-    connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
     if not parts:
+        connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
         connection.execute(f"CREATE INDEX CONCURRENTLY {name} ON near_vectors {what}".encode())
         return
-    connection.execute(f"CREATE INDEX {name} ON ONLY near_vectors {what}".encode())
+    connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY near_vectors {what}".encode())
+    complete = {row[0] for row in connection.execute(_ATTACHED, (name,))}
     for number, part in enumerate(parts):
         own = f"{name}_{number}"
+        if own in complete:
+            continue
         connection.execute(f"DROP INDEX IF EXISTS {own}".encode())
         connection.execute(f"CREATE INDEX CONCURRENTLY {own} ON {part} {what}".encode())
         connection.execute(f"ALTER INDEX {name} ATTACH PARTITION {own}".encode())
