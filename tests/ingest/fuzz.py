@@ -49,6 +49,7 @@ from tests.ingest.parsers import (
     test_email,
     test_epub,
     test_evernote,
+    test_gzip,
     test_html,
     test_image,
     test_man,
@@ -198,6 +199,7 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
     "zotero": lambda: [Seed("zotero.sqlite", test_zotero.database())],
     "evernote": lambda: [Seed("a.enex", test_evernote.EXPORT)],
     "archive": lambda: [Seed("a.zip", test_archive.TYPICAL)],
+    "gzip": lambda: [Seed("a.1.gz", test_gzip.PAGE)],
     "conversations": lambda: (
         [
             Seed("conversations.json", json.dumps([each]).encode())
@@ -225,7 +227,7 @@ COUNTS = {
     "text": 2000, "pptx": 1000, "xlsx": 1000, "opendocument": 1000, "canvas": 1000,
     "bibliography": 1500, "conversations": 1000, "rtf": 1500, "man": 1500, "subtitles": 1000,
     "transcript": 1000, "bookmarks": 1000, "mhtml": 1000, "evernote": 1000, "archive": 1000,
-    "image": 500, "zotero": 500,
+    "image": 500, "zotero": 500, "gzip": 500,
 }  # fmt: skip
 _XML = b"""<![CDATA[ ]]> <!-- --> <?xml </ /> &amp; &#0; &#x110000; &x; xmlns= <!DOCTYPE <!ENTITY
     <w:p> </w:p> <w:tbl> <w:tr> <w:tc> <w:t> <w:br/> <w:txbxContent> <w:numPr> w:val="-1" """
