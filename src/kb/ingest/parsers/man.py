@@ -47,10 +47,10 @@ _BREAKS = frozenset(
 # Requests whose arguments are measures, names of fonts and registers, or entries of an index.
 _FORMATTING = frozenset(
     r"""
-    \" \# ad af als als1 am aln Bk bp brp c2 cc ce cev cf cp cs cu da de di do ds DT EB EM EN EQ BB BM
-    Ek ec el em eo ev fam fc fl fp ft hc hw hy hym hys ie ie1 if ig it IX kern lc lf lg ll ls lt mc mk mso
-    na nh nm nn nr ns nx pc PD pev pi pl pm pn po ps rj rm rn rr rs rt Sm ss sv sy ta tc tkf tr uf
-    ul vpt vs warn
+    \" \# ad af als als1 am aln Bk bp brp c2 cc ce cev cf cp cs cu da de di do ds DT EB EM EN EQ BB
+    BM Ek ec el em eo ev fam fc fl fp ft hc hw hy hym hys ie ie1 if ig it IX kern lc lf lg ll ls lt
+    mc mk mso na nh nm nn nr ns nx pc PD pev pi pl pm pn po ps rj rm rn rr rs rt Sm ss sv sy ta tc
+    tkf tr uf ul vpt vs warn
     """.split()
 )
 _HIDDEN = frozenset("so tm Os".split())
