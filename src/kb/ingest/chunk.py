@@ -289,7 +289,9 @@ def _place(units: Sequence[_Unit]) -> str | None:
         return next(contained, places[0])
     if places[0] == places[-1] or "#" in places[0] or ":" in places[0]:
         return places[0]
-    return f"{places[0]} – {places[-1]}"
+    sheet, _, cell = places[-1].rpartition("!")
+    is_same_sheet = sheet and places[0].startswith(f"{sheet}!")
+    return f"{places[0]} – {cell if is_same_sheet else places[-1]}"
 
 
 def _join(units: Sequence[_Unit]) -> str:

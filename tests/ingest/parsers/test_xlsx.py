@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers.xlsx import XlsxParser
 from kb.ports import Parsed, Source
@@ -77,6 +78,12 @@ def test_a_long_sheet_has_many_passages() -> None:
     spans = [(block.span.start, block.span.end) for block in parsed.blocks]
     assert spans == [(1, 1), (3, 52), (54, 103), (105, 124)]
     assert {block.heading_path for block in parsed.blocks} == {("S",)}
+
+
+def test_a_passage_of_several_rows_names_its_sheet_once() -> None:
+    parsed = parse(xlsx({"Ropes": [cell(str(number)) for number in range(1, 121)]}))
+    places = [draft.spans[0].place for draft in chunk(parsed.blocks, 1800)]
+    assert places == ["Ropes!A1 – A101"]
 
 
 def test_what_is_in_no_cell() -> None:
