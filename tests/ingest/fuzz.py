@@ -255,7 +255,8 @@ TOKENS: dict[str, bytes] = {
     "conversations": _JSON,
     "rtf": rb"""{ } {\* \par \u \u-10179? \uc0 \' \'e9 \bin99 \info \title \f1 \fcharset128
         \ansicpg932 \cell \row \pict \fonttbl \footnote \ansicpg0""",
-    "man": rb""".SH .SS .TP .IP .nf .fi .TH .Dd .It .Op .Bl -tag \fB \( \[ \*( \s \h' " \\" . '""",
+    "man": rb""".if n \{ .ie t .el \} .de .. .ig .ds .TS T{ T}@T{ .Xr .Nm
+        .SH .SS .TP .IP .nf .fi .TH .Dd .It .Op .Bl -tag \fB \( \[ \*( \s \h' " \\" . '""",
     "subtitles": b"--> 00:00:01,000 01.000 <v <i> {\\an8} WEBVTT NOTE &amp; : , 99999",
     "transcript": b"Ada: Ben: : [ ] 12:00 31.12.23, - * _",
     "bookmarks": b"""<DL> </DL> <DT> <DD> <A HREF= </A>
@@ -264,6 +265,7 @@ TOKENS: dict[str, bytes] = {
     "evernote": _XML + b" <note> <title> <content> <tag> <created> <en-note> <resource> <data> ",
     "zotero": b"CREATE TABLE items VIEW SELECT ( ) 1 \x02\x02 NULL",
     "image": b"IHDR IDAT IEND PLTE \xff\xd8 \x89PNG",
+    "gzip": b"\x1f\x8b\x08 .gz .1.gz .TH .SH \x00\x00 \xff\xff",
     "archive": b"PK .zip .md ../ \\ __MACOSX/ # --- \x00\x00",
     "epub": _XML + _HTML + b" ../ %00 # idref= properties=nav <navPoint> <itemref href= ",
     "notebook": b"""{ } [ ] , : " \\ \\ud800 \\u0000 null NaN 1e999 -0 "cells" "source" "outputs"
