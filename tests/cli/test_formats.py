@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -97,6 +98,8 @@ FILES: dict[str, bytes] = {
     "1709971200.M1P22.host:2,S": b"From: ada@example.org\nSubject: Berth\n\nThe pontoon sinks.\n",
     "letter.rtf": rb"{\rtf1 The windlass jams\par}",
     "tide.1": b'.TH TIDE 1\n.SH NAME\ntide \\- predict \\fIneap\\fR heights\n',
+    "ebb.7.gz": gzip.compress(b".TH EBB 7\n.SH NAME\nebb \\- slack water ratio\n"),
+    "changelog.gz": gzip.compress(b"The sounding rod is longer.\n"),
     "talk.vtt": b"WEBVTT\n\n00:01.000 --> 00:03.000\nthe halyard slipped\n",
     "film.srt": b"1\n00:00:05,000 --> 00:00:07,000\nreef the mizzen\n",
     "call.txt": WHATSAPP.replace("Coffee", "Marmalade").encode(),
@@ -145,6 +148,8 @@ FOUND = [
     ("pontoon", "email", "lib/1709971200.M1P22.host:2,S#L1-L5", "Berth", ""),
     ("windlass", "rtf", "lib/letter.rtf#L1", "", "xdg-open"),
     ("neap heights", "man", "lib/tide.1#L1-L3", "NAME", ""),
+    ("slack ratio", "man", "lib/ebb.7.gz#L1-L3", "NAME", ""),
+    ("sounding rod", "archive", "lib/changelog.gz#L1", "", ""),
     ("halyard", "subtitles", "lib/talk.vtt#L1", "00:00:01", ""),
     ("mizzen", "subtitles", "lib/film.srt#L1", "00:00:05", ""),
     ("Marmalade", "transcript", "lib/call.txt#L3-L4", "01.01.24", "vim +3"),

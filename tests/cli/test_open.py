@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import apsw
 import pytest
 
 from kb import KnowledgeBase
+from kb.cli.hit_view import passage_text
+from kb.cli.output import Console
 from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
 from tests.ingest.parsers import pdfs
@@ -150,6 +153,16 @@ def test_notes_and_mail_are_shown(lib: Path, run: Run, calls: Calls) -> None:
     assert run("open", note).out == "Fenders go outside.\\x1b[31m\n"
     assert "The tide table." in run("open", "mail.eml").out
     assert calls() == []
+
+
+def test_extracted_text_is_wrapped_between_words(lib: Path, tmp_path: Path) -> None:
+    text = "The table of tides\x1b and currents\n"
+    terminal = Console(color=False, width=20)
+    with KnowledgeBase(tmp_path / ".kb" / "kb.sqlite") as kb:
+        mail, note = (replace(kb.get(name), text=text) for name in ("lib/mail.eml", "lib/retry.md"))
+    assert passage_text(mail, terminal) == "The table of\ntides\\x1b and\ncurrents"
+    assert passage_text(mail, Console(color=False, width=None)) == passage_text(note, terminal)
+    assert passage_text(note, terminal) == "The table of tides\\x1b and currents"
 
 
 def test_a_file_that_is_gone(lib: Path, run: Run, calls: Calls) -> None:

@@ -49,6 +49,7 @@ from tests.ingest.parsers import (
     test_email,
     test_epub,
     test_evernote,
+    test_gzip,
     test_html,
     test_image,
     test_man,
@@ -198,6 +199,7 @@ SEEDS: dict[str, Callable[[], list[Seed]]] = {
     "zotero": lambda: [Seed("zotero.sqlite", test_zotero.database())],
     "evernote": lambda: [Seed("a.enex", test_evernote.EXPORT)],
     "archive": lambda: [Seed("a.zip", test_archive.TYPICAL)],
+    "gzip": lambda: [Seed("a.1.gz", test_gzip.PAGE)],
     "conversations": lambda: (
         [
             Seed("conversations.json", json.dumps([each]).encode())
@@ -225,7 +227,7 @@ COUNTS = {
     "text": 2000, "pptx": 1000, "xlsx": 1000, "opendocument": 1000, "canvas": 1000,
     "bibliography": 1500, "conversations": 1000, "rtf": 1500, "man": 1500, "subtitles": 1000,
     "transcript": 1000, "bookmarks": 1000, "mhtml": 1000, "evernote": 1000, "archive": 1000,
-    "image": 500, "zotero": 500,
+    "image": 500, "zotero": 500, "gzip": 500,
 }  # fmt: skip
 _XML = b"""<![CDATA[ ]]> <!-- --> <?xml </ /> &amp; &#0; &#x110000; &x; xmlns= <!DOCTYPE <!ENTITY
     <w:p> </w:p> <w:tbl> <w:tr> <w:tc> <w:t> <w:br/> <w:txbxContent> <w:numPr> w:val="-1" """
@@ -253,7 +255,8 @@ TOKENS: dict[str, bytes] = {
     "conversations": _JSON,
     "rtf": rb"""{ } {\* \par \u \u-10179? \uc0 \' \'e9 \bin99 \info \title \f1 \fcharset128
         \ansicpg932 \cell \row \pict \fonttbl \footnote \ansicpg0""",
-    "man": rb""".SH .SS .TP .IP .nf .fi .TH .Dd .It .Op .Bl -tag \fB \( \[ \*( \s \h' " \\" . '""",
+    "man": rb""".if n \{ .ie t .el \} .de .. .ig .ds .TS T{ T}@T{ .Xr .Nm
+        .SH .SS .TP .IP .nf .fi .TH .Dd .It .Op .Bl -tag \fB \( \[ \*( \s \h' " \\" . '""",
     "subtitles": b"--> 00:00:01,000 01.000 <v <i> {\\an8} WEBVTT NOTE &amp; : , 99999",
     "transcript": b"Ada: Ben: : [ ] 12:00 31.12.23, - * _",
     "bookmarks": b"""<DL> </DL> <DT> <DD> <A HREF= </A>
@@ -262,6 +265,7 @@ TOKENS: dict[str, bytes] = {
     "evernote": _XML + b" <note> <title> <content> <tag> <created> <en-note> <resource> <data> ",
     "zotero": b"CREATE TABLE items VIEW SELECT ( ) 1 \x02\x02 NULL",
     "image": b"IHDR IDAT IEND PLTE \xff\xd8 \x89PNG",
+    "gzip": b"\x1f\x8b\x08 .gz .1.gz .TH .SH \x00\x00 \xff\xff",
     "archive": b"PK .zip .md ../ \\ __MACOSX/ # --- \x00\x00",
     "epub": _XML + _HTML + b" ../ %00 # idref= properties=nav <navPoint> <itemref href= ",
     "notebook": b"""{ } [ ] , : " \\ \\ud800 \\u0000 null NaN 1e999 -0 "cells" "source" "outputs"

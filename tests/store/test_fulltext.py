@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import apsw
 import pytest
 
 from kb.errors import IndexUnusable, StoreMissing
@@ -104,3 +106,32 @@ def test_many_substrings(store: SqliteStore) -> None:
     terms = [f"none{number}" for number in range(20)] + ["oathou"]
     found = store.fulltext.match_substrings(terms, filters=Filters(), now=NOW, limit=3)
     assert len(found.chunks) == 1
+
+
+@pytest.mark.parametrize("phrase", ["a few words", "\u4e2d\u6587"])
+def test_a_filter_does_not_repeat_the_lookup_of_phrases(store: SqliteStore, phrase: str) -> None:
+    """FTS5 must look up the phrases once, and not once for every passage that the filter allows."""
+    put(store, "a", "a few words", "\u4e2d\u6587")
+    plans: list[str] = []
+
+    class Explained:
+        def __init__(self, connection: apsw.Connection) -> None:
+            self._connection = connection
+
+        def execute(self, sql: str, params: tuple[Any, ...] = ()) -> apsw.Cursor:
+            rows = self._connection.execute(f"EXPLAIN QUERY PLAN {sql}", params)
+            plans.extend(row[3] for row in rows)
+            return self._connection.execute(sql, params)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+    with store._database.reading() as connection:
+        found = fulltext.match_phrases(
+            Explained(connection),  # type: ignore[arg-type]  # stands in for a connection
+            [phrase], prefer=(), filters=Filters(type=("note",)), now=NOW, limit=5,
+        )  # fmt: skip
+    assert len(found) == 1
+    lookups = [plan for plan in plans if "VIRTUAL TABLE INDEX" in plan and "chunks_" in plan]
+    assert lookups
+    assert not [plan for plan in lookups if ":=" in plan]  # a lookup of one rowid

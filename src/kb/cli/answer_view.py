@@ -37,7 +37,10 @@ def _place(sentence: AnswerSentence, console: Console) -> str:
 
 def _title(sentence: AnswerSentence, console: Console) -> list[str]:
     text = heading_line(sentence.title, sentence.heading_path)
-    return [_INDENT + console.style(text, dim=True)] if text else []
+    parts = [(0, len(text))]
+    if console.width is not None:
+        parts = wrap(text, console.width - len(_INDENT))
+    return [_INDENT + console.style(text[start:end], dim=True) for start, end in parts if text]
 
 
 def written_text(sentence: WrittenSentence, console: Console) -> str:

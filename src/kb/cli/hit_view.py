@@ -9,7 +9,7 @@ from kb import relevance
 from kb.cli.output import Console, display_width, escape, escape_lines
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.headings import SEPARATOR
-from kb.types import Hit, Retrieval
+from kb.types import LINE_TYPES, Hit, Passage, Retrieval
 from kb.values import Any
 
 _INDENT = "    "
@@ -153,6 +153,15 @@ def wrap(text: str, width: int) -> list[Range]:
     if start < len(text):
         lines.append((start, len(text)))
     return lines
+
+
+def passage_text(passage: Passage, console: Console) -> str:
+    """Return the escaped text of a passage. On a terminal, the paragraphs of extracted text are
+    wrapped between words; other lines are those of the file."""
+    text = escape_lines(passage.text.removesuffix("\n"))
+    if console.width is None or passage.document.type in LINE_TYPES:
+        return text
+    return "\n".join(text[start:end] for start, end in _line_ranges(text, console.width))
 
 
 # --- explain --------------------------------------------------------------------------------------

@@ -91,7 +91,9 @@ def open_passage(passage: Passage, config: OpenConfig) -> int:
     if passage.reason is not None:
         note += f" (this is the indexed text; {output.escape(passage.reason)})"
     output.note(note)
-    click.echo_via_pager(output.escape_lines(passage.text.removesuffix("\n")))
+    from kb.cli.hit_view import passage_text
+
+    click.echo_via_pager(passage_text(passage, output.Console.of(sys.stdout)))
     return 0
 
 

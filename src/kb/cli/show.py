@@ -66,11 +66,12 @@ def get_command(invocation: Invocation, *, uri: str) -> None:
     suffix = f" ({output.escape(advice)})" if advice else ""
     place = f" ({output.escape(passage.citation.place)})" if passage.citation.place else ""
     output.note(f"{state} {output.escape(passage.citation.uri)}{place}{suffix}")
-    text = passage.text.removesuffix("\n")
     if output.is_terminal(sys.stdout):
-        output.write_paged(output.escape_lines(text))
+        from kb.cli.hit_view import passage_text
+
+        output.write_paged(passage_text(passage, output.Console.of(sys.stdout)))
     else:
-        output.write(text)
+        output.write(passage.text.removesuffix("\n"))
     for line in links:
         output.note(output.escape(line))
 

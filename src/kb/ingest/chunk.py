@@ -280,13 +280,18 @@ def _spans(units: Sequence[_Unit], named: Span) -> tuple[Span, ...]:
 
 def _place(units: Sequence[_Unit]) -> str | None:
     """The place of the first unit below a heading, or the range from there to the last unit. An
-    anchor or a line of a file has no range."""
+    anchor or a line of a file has no range, nor has a place that contains the last one."""
     places = [unit.span.place for unit in units if not unit.boundary and unit.span.place]
     if not places:
         return next((unit.span.place for unit in units if unit.span.place), None)
+    contained = (place for place in places if place.startswith((f"{places[0]}:", f"{places[0]}#")))
+    if places[-1].startswith((f"{places[0]}:", f"{places[0]}#", f"{places[0]},")):
+        return next(contained, places[0])
     if places[0] == places[-1] or "#" in places[0] or ":" in places[0]:
         return places[0]
-    return f"{places[0]} – {places[-1]}"
+    sheet, _, cell = places[-1].rpartition("!")
+    is_same_sheet = sheet and places[0].startswith(f"{sheet}!")
+    return f"{places[0]} – {cell if is_same_sheet else places[-1]}"
 
 
 def _join(units: Sequence[_Unit]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parse import Parsers
 from kb.ingest.parsers.archive import ArchiveParser, members
@@ -60,6 +61,12 @@ def test_files_of_many_formats() -> None:
     assert "keys/id_rsa: may hold secrets" in warning
     assert "inner.zip/more.zip: archives are read to a depth of 2" in warning
     check_parsed(parsed, zipped(parts))
+
+
+def test_a_passage_below_a_title_is_cited_by_its_first_line() -> None:
+    parsed = parse({"a.md": "---\ntitle: Anchors\n---\nThe kedge\n"})
+    drafts = chunk(parsed.blocks, 1800)
+    assert [draft.spans[0].place for draft in drafts] == ["a.md:4"]
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ def test_files_that_are_none(data: bytes) -> None:
         ("1709971200.V801I4M2.mail.example.org,S=1234:2,RS", "email"),
         ("1709971200.M1P22.host", "email"),
         ("1709971200.M1P22.host;2,S", "email"),
+        ("52:2,", "email"),
         ("message.emlx", "email"),
     ],
 )
@@ -119,8 +120,9 @@ def test_messages_of_a_maildir(name: str, wanted: str) -> None:
 
 
 def test_other_files_with_such_names() -> None:
-    parser = Parsers(1800, plug_ins=()).detect(Source("1709971200.M1P22.host", b"no headers"))
-    assert parser is None or parser.name != "email"
+    for name in ("1709971200.M1P22.host", "52:2,"):
+        parser = Parsers(1800, plug_ins=()).detect(Source(name, b"no headers"))
+        assert parser is None or parser.name != "email"
 
 
 @pytest.mark.parametrize("name", ["Inbox", "2025", "lists.debian"])

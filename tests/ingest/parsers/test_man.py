@@ -70,9 +70,73 @@ def test_man() -> None:
 def test_mdoc() -> None:
     parsed = parse(MDOC)
     text = parsed.text or ""
-    assert "# SYNOPSIS\n\n[-p port]\n\n-p use a “port”" in text
+    assert "# SYNOPSIS\n\ntide [-p port]\n\n-p use a “port”" in text
     assert parsed.title == "TIDE(1)"
     assert "May 1, 2024" in text
+
+
+GENERATED = r""".\" Generator: DocBook XSL Stylesheets
+.ie n \{\
+.    ds L" ""
+.    ds R" ""
+'br\}
+.el\{\
+.    ds L" ``
+.    ds PI \(*p
+.\}
+.de Vb
+.ft CW
+.nf
+..
+.TH "GIT\-TIDE" "1"
+.ie \n(.g .ds Aq \(aq
+.el       .ds Aq '
+.nh
+.ad l
+.SH "NAME"
+git-tide \- reads \*(L"the\*(R" water
+.sp
+.if n \{\
+.RS 4
+.\}
+.fam C
+.BB lightgray adjust-for-leading-newline
+it\*(Aqs high
+.EB lightgray adjust-for-leading-newline
+.if t \{\
+.sp -1
+typeset only
+.\}
+.if n the ebb
+.ie t .IP hidden 4
+.el .IP shown 4
+.IX Item "shown"
+.Vb 1
+.\" the end
+"""
+
+
+def test_generated_pages_without_commands_for_typesetters() -> None:
+    parsed = parse(GENERATED.encode(), "git-tide.1")
+    assert parsed.text == (
+        '# NAME\n\ngit-tide - reads "the" water\n\nit\'s high the ebb\n\nshown 1'
+    )
+
+
+def test_names_and_references_of_mdoc() -> None:
+    lines = (".Dt TIDE 1", ".Sh NAME", ".Nm tide", ".Sh USE", "With", ".Nm", "on", ".Ux , see",
+             ".Sm off", ".Xr port 5 .", ".Bk -words", "When", ".Nm ,", "end")  # fmt: skip
+    text = parse("\n".join(lines).encode()).text or ""
+    assert text == "# NAME\n\ntide\n\n# USE\n\nWith tide on UNIX, see port(5). When tide, end"
+
+
+def test_tables() -> None:
+    page = ".TH A 1\n.TS\ntab(@);\nl l.\nT{\nlow\nT}@T{\nwater\nT}\n.TE\nafter"
+    assert parse(page.encode()).text == "low\n\nwater\n\nafter"
+
+
+def test_a_definition_without_end_hides_nothing() -> None:
+    assert "words" in (parse(b".TH A 1\n.de Vb\nwords").text or "")
 
 
 def test_escapes() -> None:

@@ -48,6 +48,13 @@ def test_text_and_properties() -> None:
     check_parsed(parsed, TYPICAL)
 
 
+def test_a_link_is_part_of_its_sentence() -> None:
+    data = rb"""{\rtf1 See {\field{\*\fldinst{HYPERLINK "/url/"}}{\fldrslt{\ul
+the pilot}}}
+, page 3.\par}"""
+    assert parse(data).text == "See the pilot, page 3."
+
+
 def test_multi_byte_characters() -> None:
     data = b"{\\rtf1\\ansi\\ansicpg932 \\'8d\\'60\\'82\\'cc}"
     assert parse(data).text == "港の"

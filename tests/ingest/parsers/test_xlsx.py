@@ -7,11 +7,12 @@ import zipfile
 
 import pytest
 
+from kb.ingest.chunk import chunk
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parsers.xlsx import XlsxParser
 from kb.ports import Parsed, Source
 from tests.ingest.parsers.archives import zipped
-from tests.ingest.parsers.office import core, xlsx
+from tests.ingest.parsers.office import core, relations, xlsx
 
 STYLES = (
     '<numFmts><numFmt numFmtId="164" formatCode="yyyy\\-mm\\-dd"/>'
@@ -79,6 +80,12 @@ def test_a_long_sheet_has_many_passages() -> None:
     assert {block.heading_path for block in parsed.blocks} == {("S",)}
 
 
+def test_a_passage_of_several_rows_names_its_sheet_once() -> None:
+    parsed = parse(xlsx({"Ropes": [cell(str(number)) for number in range(1, 121)]}))
+    places = [draft.spans[0].place for draft in chunk(parsed.blocks, 1800)]
+    assert places == ["Ropes!A1 – A101"]
+
+
 def test_what_is_in_no_cell() -> None:
     parts = {
         "docProps/core.xml": core(title="Stock", description="of the quay"),
@@ -87,6 +94,45 @@ def test_what_is_in_no_cell() -> None:
     parsed = parse(xlsx({"S": [cell("1")]}, **parts))
     assert parsed.text == "# S\n\n1\n\nfoil is fragile\nof the quay"
     assert parsed.title == "Stock"
+
+
+def test_comments_are_cited_by_their_cells() -> None:
+    comment = '<comment ref="B7"><text><r><t>foil is </t></r><r><t>fragile</t></r></text></comment>'
+    thread = '<threadedComment ref="C2"><text>who said so?</text></threadedComment>'
+    parts = {
+        "xl/worksheets/_rels/s1.xml.rels": relations(
+            {"rId1": ("comments", "../comments1.xml"), "rId2": ("threadedComment", "../t1.xml")}
+        ),
+        "xl/comments1.xml": f"<comments><commentList>{comment}</commentList></comments>",
+        "xl/t1.xml": f"<ThreadedComments>{thread}</ThreadedComments>",
+        "docProps/core.xml": core(description="of the quay"),
+    }
+    parsed = parse(xlsx({"Foils": [cell("1")], "Masts": [cell("2")]}, **parts))
+    places = {block.text: (block.span.place, block.heading_path) for block in parsed.blocks}
+    assert places["foil is fragile"] == ("Foils!B7", ("Foils",))
+    assert places["who said so?"] == ("Foils!C2", ("Foils",))
+    assert places["of the quay"] == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("3849.2543049999999", "3849.254305"),
+        ("5.9538107100000001E-2", "0.0595381071"),
+        ("-1.0000000000000001E-30", "-1E-30"),
+        ("1954.8428529", "1954.8428529"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("1.0000000000000001E999", "1.0000000000000001E999"),
+    ],
+)
+def test_numbers_have_the_digits_that_were_typed(value: str, shown: str) -> None:
+    assert parse(xlsx({"S": [cell(value)]})).text == f"# S\n\n{shown}"
+
+
+def test_names_of_parts_with_backslashes() -> None:
+    with zipfile.ZipFile(io.BytesIO(xlsx({"S": [cell("1")]}))) as archive:
+        parts = {name.replace("/", "\\"): archive.read(name) for name in archive.namelist()}
+    assert parse(zipped(parts)).text == "# S\n\n1"
 
 
 def test_files_that_are_none() -> None:

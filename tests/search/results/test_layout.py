@@ -60,6 +60,19 @@ def test_a_table_keeps_its_rows_without_the_rule() -> None:
     assert [unit.header for unit in lay_out(f"Text.\n\n{table}").units] == [None, 1, 1, 1]
 
 
+def test_an_underlined_heading_opens_no_fence() -> None:
+    text = "``lock()``\n~~~~~~~~~~\n\nIt locks the\nrows. It waits\nfor others.\n"
+    layout = lay_out(text)
+    assert [layout.text[unit.start : unit.end] for unit in layout.units] == [
+        "``lock()``", "It locks the rows.", "It waits for others.",
+    ]  # fmt: skip
+
+
+def test_a_fence_below_prose_is_no_underline() -> None:
+    layout = lay_out("Run this:\n~~~\na. b\nc. d\n~~~\n")
+    assert layout.text == "Run this:\na. b\nc. d"
+
+
 def test_fenced_code_keeps_its_lines_without_the_fences() -> None:
     text = "Run this:\n\n```sh\nif true; then\n\techo - yes\nfi\n```\nThen wait."
     assert shown(text) == [

@@ -34,7 +34,9 @@ class Archive:
             self._parts = {part.filename: part for part in self._zip.infolist()}
         except _ZIP_ERRORS as error:
             raise Unreadable(f"not a valid zip file: {error}") from error
-        self._by_lower = {name.lower(): part for name, part in self._parts.items()}
+        self._by_lower = {
+            name.lower().replace("\\", "/"): part for name, part in self._parts.items()
+        }
         self._remaining_bytes = TOTAL_BYTES
 
     def __contains__(self, name: str) -> bool:
@@ -48,7 +50,7 @@ class Archive:
 
         Raises `Unsupported` if it is encrypted, `Unreadable` if it is damaged or too large.
         """
-        # Names of parts are compared without case, if none is the same.
+        # If no name is the same, names are compared without case, and some programs write "\".
         part = self._parts.get(name) or self._by_lower.get(name.lower())
         if part is None:
             return None

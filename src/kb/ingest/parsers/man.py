@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from kb.ingest import dates, file_names
 from kb.ingest.decode import decode
 from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parser_support.format_parser import FormatParser
+from kb.ingest.parser_support.roff import shown_lines
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
@@ -43,27 +44,38 @@ _BREAKS = frozenset(
     PP P LP IP TP TQ HP RS RE Pp Bl El Bd Ed It D1 Dl br sp nf fi EX EE SY YS in ti ne pp
     """.split()
 )
-_HIDDEN = frozenset(
-    r"""\" \# de am ig if ie el nr ds rm so hy nh ad na ta PD UE ME DT tr ft ss lf cs ev po ll pl
-    als do mso warn hw ns rs rr als1 ie1 TS TE EQ EN Os Bx Ns Pf Xo Xc als""".split()
+# Requests whose arguments are measures, names of fonts and registers, or entries of an index.
+_FORMATTING = frozenset(
+    r"""
+    \" \# ad af als als1 am aln Bk bp brp c2 cc ce cev cf cp cs cu da de di do ds DT EB EM EN EQ BB
+    BM Ek ec el em eo ev fam fc fl fp ft hc hw hy hym hys ie ie1 if ig it IX kern lc lf lg ll ls lt
+    mc mk mso na nh nm nn nr ns nx pc PD pev pi pl pm pn po ps rj rm rn rr rs rt Sm ss sv sy ta tc
+    tkf tr uf ul vpt vs warn
+    """.split()
 )
+_HIDDEN = frozenset("so tm Os".split())
+_CELL_ENDS = re.compile(r"T\{|T\}(?:.T\{)?|[_=]")
+_MAX_STRING_CHARS = 40  # of a string that the page defines
 _CODE = {"nf": True, "EX": True, "Bd": True, "fi": False, "EE": False, "Ed": False}
 _ENCLOSING = {"Dq": ("“", "”"), "Qq": ('"', '"'), "Sq": ("‘", "’"), "Op": ("[", "]"),
               "Pq": ("(", ")"), "Bq": ("[", "]"), "Aq": ("<", ">"),
               "Ql": ("'", "'")}  # fmt: skip
 _INNER_SPACE = re.compile(r"([“‘\[(<]) | ([”’\])>.,;:])")
 _ALTERNATING = frozenset({"BR", "RB", "BI", "IB", "IR", "RI", "SB"})
+_PUNCTUATION = re.compile(r"[.,:;()\[\]?!|]")
+_SYSTEMS = {"Ux": "UNIX", "Bx": "BSD", "Nx": "NetBSD", "Fx": "FreeBSD", "Ox": "OpenBSD"}
 _MDOC = frozenset(
     """
     It Ar Cm Dv Er Ev Fa Fn Ft Ic Li Nm Pa Sx Sy Em Va Vt Xr Lk Mt An Tn Nd Ns No Fl Op Pq Dq Sq Qq
-    Bq Aq Ql Cd In Bx Ux Nx Fx Ox Rv St Ex Dl D1 Lb Oo Oc Po Pc Ao Ac Bo Bc So Sc Do Dc
+    Bq Aq Ql Cd In Bx Ux Nx Fx Ox Rv St Ex Dl D1 Lb Oo Oc Po Pc Ao Ac Bo Bc So Sc Do Dc Pf
+    Xo Xc
     """.split()
 )
 
 
 class ManParser(FormatParser):
     name = "man"
-    version = "1"
+    version = "2"
     priority = 1  # before the parsers for text and code
 
     def accepts(self, source: Source) -> bool:
@@ -72,7 +84,7 @@ class ManParser(FormatParser):
 
     def parse(self, source: Source) -> Parsed:
         writer = _Writer()
-        for line in _logical_lines(decode(source.data)):
+        for line in shown_lines(decode(source.data)):
             writer.line(line)
         writer.flush()
         out = writer.out
@@ -87,19 +99,6 @@ class ManParser(FormatParser):
         )
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines, joined where a backslash hides their end."""
-    pending = ""
-    for line in text.split("\n"):
-        if line.endswith("\\") and not line.endswith("\\\\") and len(pending) < 10_000:
-            pending += line[:-1]
-            continue
-        yield pending + line
-        pending = ""
-    if pending:
-        yield pending
-
-
 class _Writer:
     """Writes the lines of a page: sections, paragraphs, and listings."""
 
@@ -108,28 +107,55 @@ class _Writer:
         self.title = ""
         self.rest: list[str] = []
         self._words: list[str] = []
+        self._name = ""
+        self._strings = dict(_STRINGS)
+        self._is_table_head = False  # the options and the formats of the columns
         self._is_code = False
         self._is_heading = 0  # the level, if the heading is on the next line
 
     def line(self, line: str) -> None:
-        if not line.startswith((".", "'")):
-            self._text(plain_text(line))
-            return
+        if self._is_table_head and not line.startswith("."):
+            self._is_table_head = not line.rstrip().endswith(".")
+        elif _CELL_ENDS.fullmatch(line):
+            self.flush()
+        elif not line.startswith((".", "'")):
+            self._text(plain_text(line, self._strings))
+        else:
+            self._request(line)
+
+    def _request(self, line: str) -> None:
         match = _REQUEST.match(line)
         name, rest = (match[1] or "", match[2]) if match else ("", "")
         if name in ("TH", "Dt", "Dd"):
-            self._page(name, _arguments(rest))
+            self._page(name, self._arguments(rest))
         elif name in ("SH", "Sh", "SS", "Ss"):
             self.flush()
             self._is_heading = 1 if name[1] in "Hh" else 2
-            self._text(" ".join(_arguments(rest)))
+            self._text(" ".join(self._arguments(rest)))
+        elif name == "ds":
+            self._define(*rest.partition(" ")[::2])
+        elif name in ("TS", "TE", "T&"):
+            self.flush()
+            self._is_table_head = name != "TE"
+        elif name in _FORMATTING:
+            return
         elif name in _BREAKS:
             self._break(name, rest)
         elif name in _HIDDEN:
-            if name not in ('\\"', "\\#"):  # comments do not belong to the text
-                self.rest.append(plain_text(rest))
+            self.rest.append(plain_text(rest, self._strings))
         else:
-            self._text(_macro(name, _arguments(rest)))
+            arguments = self._arguments(rest)
+            if name == "Nm":
+                arguments = self._page_name(arguments)
+            if text := _macro(name, arguments):
+                self._text(text)
+
+    def _page_name(self, arguments: list[str]) -> list[str]:
+        """The arguments of a request for the name of the page, which its first use sets."""
+        if arguments and not _PUNCTUATION.fullmatch(arguments[0]):
+            self._name = self._name or arguments[0]
+            return arguments
+        return [self._name, *arguments] if self._name else arguments
 
     def flush(self) -> None:
         lines, self._words = self._words, []
@@ -146,20 +172,27 @@ class _Writer:
             self.title = self.title or (f"{title}({section})" if section else title)
             self.rest += [title, section, *more]
 
+    def _define(self, name: str, value: str) -> None:
+        """Define a string, such as a quotation mark, that lines refer to by its name."""
+        value = plain_text(value.lstrip().removeprefix('"'), self._strings)
+        if len(value) <= _MAX_STRING_CHARS:
+            self._strings[name] = value
+
     def _break(self, name: str, rest: str) -> None:
         if self._is_code and name in ("br", "sp", "in", "PP", "ti"):
             self._words.append("")
-            self.rest.append(plain_text(rest))
             return
         self.flush()
         self._is_code = _CODE.get(name, self._is_code)
-        if name in ("IP", "It", "D1", "Dl", "HP", "SY"):
-            arguments = _arguments(rest)
-            label = arguments[:1] if name == "IP" else [_macro("It", arguments)]
-            self.rest += arguments[1:] if name == "IP" else []
-            self._text(" ".join(label))
-        else:
-            self.rest.append(plain_text(rest))
+        if name == "IP":
+            self._text(" ".join(self._arguments(rest)[:1]))  # the second is an indentation
+        elif name in ("It", "D1", "Dl", "SY"):
+            self._text(_macro("It", self._arguments(rest)))
+
+    def _arguments(self, text: str) -> list[str]:
+        pairs = _ARGUMENT.findall(text)
+        found = (quoted.replace('""', '"') if quoted else bare for quoted, bare in pairs)
+        return [plain_text(each, self._strings) for each in found if each]
 
     def _text(self, text: str) -> None:
         if self._is_heading and text.strip():
@@ -176,6 +209,9 @@ def _macro(name: str, arguments: list[str]) -> str:
     unless it alternates two fonts. In `mdoc`, arguments may be macros as well."""
     if name not in _MDOC:
         return ("" if name in _ALTERNATING else " ").join(arguments)
+    if name == "Xr" and len(arguments) > 1 and arguments[1].isalnum():
+        page, section, *rest = arguments
+        return _INNER_SPACE.sub(r"\1\2", " ".join([f"{page}({section})", *rest]))
     words: list[str] = []
     closing: list[str] = []
     flag = ""
@@ -184,6 +220,8 @@ def _macro(name: str, arguments: list[str]) -> str:
             opening, end = _ENCLOSING[part]
             words.append(opening)
             closing.append(end)
+        elif part in _SYSTEMS:
+            words.append(_SYSTEMS[part])
         elif part in _MDOC:
             flag = "-" if part == "Fl" else ""
         else:
@@ -192,24 +230,21 @@ def _macro(name: str, arguments: list[str]) -> str:
     return _INNER_SPACE.sub(r"\1\2", text)
 
 
-def _arguments(text: str) -> list[str]:
-    pairs = _ARGUMENT.findall(text)
-    found = (quoted.replace('""', '"') if quoted else bare for quoted, bare in pairs)
-    return [plain_text(each) for each in found if each]
+def plain_text(text: str, strings: Mapping[str, str] = _STRINGS) -> str:
+    """The text without its escapes for fonts, sizes and spaces, and with special characters and
+    strings."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: _character(match, strings), text)
 
 
-def plain_text(text: str) -> str:
-    """The text without its escapes for fonts, sizes and spaces, and with special characters."""
-    return _ESCAPE.sub(_character, text) if "\\" in text else text
-
-
-def _character(match: re.Match[str]) -> str:
-    special, long_special, *strings, simple = match.groups("")
+def _character(match: re.Match[str], strings: Mapping[str, str]) -> str:
+    special, long_special, *names, simple = match.groups("")
     if name := special or long_special:
         if re.fullmatch("u[0-9A-F]{4,5}", name):
             return chr(int(name[1:], 16)).encode("utf-8", "replace").decode()
         return _CHARS.get(name, name)
     string: str | None
-    if string := next(filter(None, strings), None):
-        return _STRINGS.get(string, string)
+    if string := next(filter(None, names), None):
+        return strings.get(string, string)
     return _SIMPLE.get(simple, str(simple)) if simple else ""

@@ -53,7 +53,7 @@ _CHARSETS = {
 
 class RtfParser(FormatParser):
     name = "rtf"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".rtf" or bool(_HEADER.match(source.data[:64]))
@@ -147,7 +147,8 @@ class _Reader:
         elif self._stack:
             ended = self._destination
             self._target, self._encoding, self._after_unicode, self._destination = self._stack.pop()
-            if ended != self._destination and ended in _KEPT and self._target is self.text:
+            is_apart = ended in _KEPT and ended != b"fldrslt"  # fields are words in a sentence
+            if ended != self._destination and is_apart and self._target is self.text:
                 self.text.append("\n")
 
     def _word(self, word: bytes, number: int | None) -> None:

@@ -17,6 +17,7 @@ from kb.values import NamedTuple
 SENTENCE, LINE, ROW = "sentence", "line", "row"
 
 _TAB = 4
+_MIN_UNDERLINE = 4
 _FENCE = compile_later(r"[ \t]*(```+|~~~+)")
 _RULE = compile_later(r"[ \t]*[-=+|:*~_^#][-=+|:*~_^# \t]{2,}")  # below headings, around table rows
 _ROW = compile_later(r"[ \t]*\|.*\|[ \t]*")
@@ -91,6 +92,13 @@ def sentence_ends(text: str) -> list[int]:
     return [*ends, len(text)] if text else []
 
 
+def _is_underline(line: str, above: str) -> bool:
+    """Whether a line of `~` or backticks marks the line above as a heading of reStructuredText. A
+    fence is rarely that long."""
+    rule = line.strip()
+    return len(rule) >= max(_MIN_UNDERLINE, len(above.strip())) and set(rule) == {rule[0]}
+
+
 def _strip(lines: Iterable[str]) -> Iterator[str]:
     return (line.expandtabs(_TAB).rstrip() for line in lines if line.strip())
 
@@ -127,8 +135,9 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
         if literal and line and not line.startswith(" "):
             literal = False
         if opened is not None:
+            is_underline = prose and item is None and _is_underline(line, prose[-1])
             yield from flush()
-            fence = opened[1]
+            fence = "" if is_underline else opened[1]
         elif not line:
             literal = literal or bool(prose and prose[-1].endswith("::"))
             yield from flush()

@@ -97,8 +97,9 @@ def match_phrases(
         "chunks_fts": " OR ".join(quote(phrase) for phrase, found in runs.items() if not found),
         "chunks_cjk": " OR ".join(f"({_run_phrases(found)})" for found in runs.values() if found),
     }
+    # With a plain rowid, SQLite looks the phrases up once for every chunk that the filter allows.
     lookups = [
-        f"SELECT rowid AS id FROM {table} WHERE {table} MATCH ?"
+        f"SELECT +rowid AS id FROM {table} WHERE {table} MATCH ?"
         for table, expression in expressions.items()
         if expression
     ]

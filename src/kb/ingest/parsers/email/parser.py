@@ -9,8 +9,11 @@ from kb.ingest import file_names
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
-# A file of a Maildir: time, a unique part, host, and the flags of the message.
-_MAILDIR = re.compile(r"\d{6,12}\.[\w.,=+#-]{1,200}(?:[:;!]2,[A-Za-z]{0,20})?")
+# A file of a Maildir: time, a unique part, host, and the flags of the message; or any name with
+# flags.
+_MAILDIR = re.compile(
+    r"\d{6,12}\.[\w.,=+#-]{1,200}(?:[:;!]2,[A-Za-z]{0,20})?|[\w.,=+#-]{1,200}[:;!]2,[A-Za-z]{0,20}"
+)
 _FIELD = re.compile(rb"(?:[\x21-\x39\x3b-\x7e]{1,80}:[^\n]*\r?\n(?:[ \t][^\n]*\n){0,50}){2}")
 
 

@@ -21,6 +21,8 @@ _PERCENT = re.compile(r"[#0?,]*(?:\.([0#?]{1,15}))?\s*%")
 _ZEROS = re.compile(r"0{2,30}")
 _ELAPSED = re.compile(r"\[(h{1,2}|m{1,2}|s{1,2})\]((?::(?:mm|ss))*)", re.IGNORECASE)
 _UNIT_S = {"h": 3600, "m": 60, "s": 1}
+_FRACTION = re.compile(r"-?(?=[\d.]{16})\d{1,15}\.\d{1,30}(?:E[+-]?\d{1,2})?")
+_DIGITS = 15
 _MAX_VALUE = Decimal(10) ** 15  # of a number that is shown with all its digits
 
 
@@ -35,6 +37,15 @@ def number_formats(styles: Element | None) -> dict[int, NumberFormat]:
         if shown is not None:
             known[number] = shown
     return known
+
+
+def plain_number(value: str) -> str:
+    """A number without the digits by which a binary fraction differs from what was typed: Excel
+    computes with 15 digits and writes 17. Other texts and short numbers stay as they are."""
+    if not _FRACTION.fullmatch(value):
+        return value
+    number = Decimal(f"{float(value):.15g}")
+    return f"{number:f}" if abs(number.adjusted()) <= _DIGITS else str(number)
 
 
 def _format_ids(styles: Element | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ _SUFFIXES = frozenset({".xlsm", ".xlsx", ".xltx"})
 
 class XlsxParser(FormatParser):
     name = "xlsx"
-    version = "4"
+    version = "5"
     signatures = frozenset({"zip"})
 
     def accepts(self, source: Source) -> bool:

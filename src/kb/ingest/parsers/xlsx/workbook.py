@@ -19,7 +19,7 @@ from kb.ingest.parser_support.office import (
     write_rows,
 )
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
-from kb.ingest.parsers.xlsx.number_formats import NumberFormat, number_formats
+from kb.ingest.parsers.xlsx.number_formats import NumberFormat, number_formats, plain_number
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 
@@ -65,12 +65,16 @@ def parse_xlsx(source: Source) -> Parsed:
         out.heading(1, name)
         others += _sheet_texts(sheet)
         write_rows(out, name, cells.rows(sheet) if sheet is not None else ())
+        for cell, text in _comments(archive, path) if sheet is not None else ():
+            out.place = f"{name}!{cell}"
+            out.paragraph(text)
         source.on_progress(number, len(sheets))
     properties = properties_of(archive)
     title = properties.get("title", "")
     others += [text for name in archive.names() if name.startswith(_OTHER_PARTS)
                and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
     shown = [properties[key] for key in SHOWN_PROPERTIES if key in properties]
+    out.enter_section(1, "")  # they belong to no sheet
     out.append_missing([*others, *shown], title[:TITLE_CHARS])
     return Parsed(
         type="xlsx",
@@ -169,7 +173,7 @@ class _Cells:
             return value
         if (shown := self._formats.get(int(style))) is not None:
             return shown(value)
-        return self._date(value) if int(style) in self._dates else value
+        return self._date(value) if int(style) in self._dates else plain_number(value)
 
     def _string(self, index: int) -> str:
         """A string that cells share. A long one is shortened if it is repeated too often, since a
@@ -198,6 +202,22 @@ class _Cells:
         if days < 1:
             return moment.strftime("%H:%M")
         return moment.strftime("%Y-%m-%d" if days == int(days) else "%Y-%m-%d %H:%M")
+
+
+def _comments(archive: Archive, sheet: str) -> Iterator[tuple[str, str]]:
+    """Yield the comments on the cells of a sheet, each after the name of its cell."""
+    for kind, path in relations(archive, sheet).values():
+        if kind in ("comments", "threadedComment"):
+            root = archive.xml(path)
+            for comment in [*find_all(root, "comment"), *find_all(root, "threadedComment")]:
+                if text := one_line("".join(_comment_texts(comment))):
+                    yield comment.get("ref", ""), text
+
+
+def _comment_texts(comment: Element) -> Iterator[str]:
+    for element in comment.iter():
+        if local_name(element) in ("t", "text"):
+            yield element.text or ""
 
 
 def _plain_texts(root: Element) -> Iterator[str]:
@@ -229,6 +249,6 @@ def _texts(root: Element | None) -> Iterator[str]:
     """Yield the texts of comments, charts and drawings."""
     for element in root.iter() if root is not None else ():
         if local_name(element) in ("t", "v", "text") and element.text:
-            yield element.text
+            yield plain_number(element.text) if local_name(element) == "v" else element.text
         if local_name(element) == "cNvPr":
             yield element.get("descr", "")
