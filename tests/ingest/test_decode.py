@@ -62,8 +62,8 @@ def test_utf_16_of_other_scripts_without_mark(encoding: str, text: str) -> None:
 @pytest.mark.parametrize("at", [4, 5, 27, 28])
 def test_text_with_a_zero_is_not_read_as_utf_16(encoding: str, at: int) -> None:
     """It became a passage of Chinese characters, without a warning."""
-    data = "Le héron attend près du café, sur la berge du fleuve.\n".encode(encoding)
-    for data in (data, b" " + data):
+    text = "Le héron attend près du café, sur la berge du fleuve.\n"
+    for data in (text.encode(encoding), f" {text}".encode(encoding)):
         with pytest.raises(Unsupported, match="binary"):
             decode(data[:at] + b"\0" + data[at:])
 

@@ -101,9 +101,7 @@ def test_every_change_between_the_check_and_the_write_is_noticed(
     assert filled.kb.document(name) == changed
 
 
-def test_an_edit_keeps_the_tags_of_its_front_matter(
-    filled: Running, note: dict[str, Any]
-) -> None:
+def test_an_edit_keeps_the_tags_of_its_front_matter(filled: Running, note: dict[str, Any]) -> None:
     text = "---\ntags: [heron]\n---\nThe heron hunts."
     edited = put(filled, note, text=text, tags=["birds"])
     assert edited.json()["tags"] == ["birds", "heron"]

@@ -25,11 +25,11 @@ from kb.errors import (
     StoreReadOnly,
     StoreUnusable,
 )
+from kb.snapshots import repeat_if_lost
 from kb.store.postgres import schema
 from kb.store.postgres.location import Location
 from kb.store.postgres.pool import Connection, Pool
 from kb.store.postgres.session import Session
-from kb.snapshots import repeat_if_lost
 from kb.store.postgres.standbys import Standbys, is_conflict
 from kb.store.postgres.texts import register_text
 from kb.store.postgres.watchdog import Watchdog

@@ -132,9 +132,7 @@ def next_id(session: Session) -> int:
     return int(session.value("SELECT nextval(pg_get_serial_sequence('documents', 'doc_id'))"))
 
 
-def _write_tags(
-    session: Session, doc_id: int, tags: Iterable[str], *, all_sources: bool
-) -> None:
+def _write_tags(session: Session, doc_id: int, tags: Iterable[str], *, all_sources: bool) -> None:
     """Replace the tags from the file. The tags from `kb tag` stay, unless `all_sources`."""
     session.execute(
         "DELETE FROM document_tags WHERE doc_id = %s AND (%s OR source = 'file')",
