@@ -152,6 +152,11 @@ class StoreBusy(StoreError):
     code = "store_busy"
 
 
+class SnapshotLost(StoreBusy):
+    """A standby has ended a read: to replay a change that the read conflicts with, or because it
+    stops. The read can be repeated at once; the primary answers it."""
+
+
 class DiskFull(StoreError):
     code = "disk_full"
     http_status = 507

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kb.server.lifecycle import open_tokens
 from kb.types import Identity, Limits
 from tests.cli.conftest import Run
 from tests.cli.test_contract import Valid
+from tests.postgres import Server
 
 
 @pytest.fixture
@@ -79,3 +81,49 @@ def test_the_setting_names_another_file(
     monkeypatch.setenv("KB_SERVE_TOKENS", str(place / "mine.json"))
     assert run("token", "add", "ci").status == 0
     assert (place / "mine.json").exists()
+
+
+def test_the_tokens_of_a_store_that_was_moved_apply(place: Path, run: Run) -> None:
+    """Otherwise its server would need no token at its new place."""
+    run("init")
+    token = run("token", "add", "ci").lines[0]
+    copied = shutil.copytree(place / ".kb", place / "copy")
+    with KnowledgeBase(copied) as kb:
+        assert not open_tokens(kb).is_required  # the store has not been moved
+    moved = (place / ".kb").rename(place / "moved")
+    with KnowledgeBase(moved) as kb:
+        tokens = open_tokens(kb)
+        assert tokens.is_required
+        assert tokens.identify(token) is not None
+    run("--store", str(moved), "token", "revoke", "ci")
+    assert tokens.identify(token) is None
+
+
+def test_tokens_that_are_older_than_the_store_move_with_it(place: Path, run: Run) -> None:
+    """Their file names no store until a server has used it."""
+    token = run("token", "add", "ci").lines[0]
+    run("init")
+    with KnowledgeBase(place / ".kb") as kb:
+        open_tokens(kb)
+    moved = (place / ".kb").rename(place / "moved")
+    with KnowledgeBase(moved) as kb:
+        assert open_tokens(kb).identify(token) is not None
+
+
+def test_tokens_apply_whichever_hosts_the_url_names(
+    place: Path, run: Run, postgres: Server
+) -> None:
+    """A standby that is added to the URL would let everybody in."""
+    del place
+    url = postgres.url(schema="tokens")
+    assert run("--store", url, "init").status == 0
+    token = run("--store", url, "token", "add", "ci").lines[0]
+    for other in (
+        url.replace("127.0.0.1", "localhost"),
+        url.replace("@", "@localhost:1,") + "&read=standby",
+    ):
+        with KnowledgeBase(other) as kb:
+            assert open_tokens(kb).identify(token) is not None
+    with KnowledgeBase(postgres.url(schema="tokens2")) as kb:
+        kb.create()
+        assert not open_tokens(kb).is_required

@@ -41,6 +41,43 @@ def test_utf_16_of_another_script_without_mark(encoding: str) -> None:
     assert decode(text.encode(encoding)) == text
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Цапля стоит на берегу и ждёт рыбу.\nОна не спит.\n",
+        "さぎはかわのそばでさかなをまっている。\nねむらない。\n",
+        "クジラはウミのナカをオヨグ。\n",
+        "苍鹭站在岸边等鱼。\n它不睡觉，也不飞走。\n",
+        "왜가리가 물가에서 물고기를 기다린다.\n",
+        "Ο ερωδιός περιμένει στην όχθη.\n",
+        "Der Reiher wartet am Ufer — Größe: 90 cm.\n",
+    ],
+)
+def test_utf_16_of_other_scripts_without_mark(encoding: str, text: str) -> None:
+    assert decode(text.encode(encoding)) == text
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+@pytest.mark.parametrize("at", [4, 5, 27, 28])
+def test_text_with_a_zero_is_not_read_as_utf_16(encoding: str, at: int) -> None:
+    """It became a passage of Chinese characters, without a warning."""
+    text = "Le héron attend près du café, sur la berge du fleuve.\n"
+    for data in (text.encode(encoding), f" {text}".encode(encoding)):
+        with pytest.raises(Unsupported, match="binary"):
+            decode(data[:at] + b"\0" + data[at:])
+
+
+@pytest.mark.parametrize(
+    "text", ["Цапля стоит на берегу.\n", "苍鹭站在岸边等鱼。\n", "Ο ερωδιός περιμένει.\n"]
+)
+def test_utf_8_with_a_zero_is_not_read_as_utf_16(text: str) -> None:
+    data = text.encode()
+    for at in range(len(data)):
+        with pytest.raises((Unsupported, Unreadable)):
+            decode(data[:at] + b"\0" + data[at:])
+
+
 def test_utf_32_with_byte_order_mark() -> None:
     assert decode(TEXT.encode("utf-32")) == TEXT
 

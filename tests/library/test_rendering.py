@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,46 @@ def test_blocks_have_their_lines() -> None:
     assert (code["tag"], code["lines"]) == ("pre", [12, 14])
     assert code["children"][0]["language"] == "py"
     assert rendering.outline == ((1, "section-1", "One"),)
+
+
+@pytest.mark.parametrize("mark", ["> ", "- ", "1. "])
+def test_text_that_is_nested_too_deeply_is_shown_as_lines(mark: str) -> None:
+    """The parser drops it without a word."""
+    assert words_of(mark * 15 + "deep\n\nafter") == ["deep", "after"]
+    assert render("lib/a.md", "markdown", mark * 3000 + "deep\n\nafter").kind == "lines"
+    for depth in range(15, 60):
+        rendering = render("lib/a.md", "markdown", mark * depth + "deep\n\nafter")
+        assert rendering.kind == "lines" or "deep" in plain_text(rendering.nodes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("---\nA sentence between two rules.\n---\nAfter.", ["sentence", "rules", "After"]),
+        ("---\ntitle: [\n---\nAfter.", ["title", "After"]),  # not valid, so it is text
+        ("---\ntags: [a]\nowner: Ruth\n---\nAfter.", ["owner", "Ruth", "After"]),
+        ("---\nowner: Ruth\n---", ["owner", "Ruth"]),
+    ],
+)
+def test_what_is_no_front_matter_is_shown(text: str, words: list[str]) -> None:
+    assert [word for word in words_of(text) if word in words] == words
+
+
+def test_only_formats_with_front_matter_hide_it() -> None:
+    text = "---\n\ntitle: a\n\n---\n\nafter"
+    assert "title" in words_of(text, "html")
+    assert "title" not in words_of("---\ntitle: a\n---\nafter", "note")
+
+
+def words_of(text: str, kind: str = "markdown") -> list[str]:
+    rendering = render("lib/a.md", kind, text)
+    assert rendering.kind == "elements"
+    return [word for text in texts(rendering.nodes) for word in re.findall(r"\w+", text)]
+
+
+def texts(nodes: Any) -> list[str]:
+    found = [[node] if isinstance(node, str) else texts(node["children"]) for node in nodes]
+    return [text for each in found for text in each]
 
 
 def test_tables_and_footnotes() -> None:

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from kb.errors import EditConflict, Forbidden
+from kb.ingest.indexer import Indexer
+from kb.library.limited import LimitedKnowledgeBase
+from kb.types import Limits
 from tests.server.conftest import Running
 
 
@@ -72,13 +76,52 @@ def test_a_change_between_the_check_and_the_write(filled: Running, note: dict[st
     name = note["doc_path"]
     stale = filled.kb.document(name)
     filled.kb.edit(name, "The heron flies.")
-    from kb.errors import EditConflict
-    from kb.ingest.indexer import Indexer
-
     indexer = Indexer(filled.kb._store, filled.kb.config)
     with pytest.raises(EditConflict):
         indexer.note("The heron hunts.", replaces=stale)
     assert filled.kb.get(name).text == "The heron flies."
+
+
+@pytest.mark.parametrize("change", ["tags", "title", "kind"])
+def test_every_change_between_the_check_and_the_write_is_noticed(
+    filled: Running, note: dict[str, Any], change: str
+) -> None:
+    """Not only another text: an edit would undo it."""
+    name = note["doc_path"]
+    stale = filled.kb.document(name)
+    if change == "tags":
+        filled.kb.tag(name, add=["new"])
+    else:
+        filled.kb.edit(name, note["text"], **{"tags": note["tags"], "kind": "lesson",
+                                              change: "decision"})  # fmt: skip
+    changed = filled.kb.document(name)
+    indexer = Indexer(filled.kb._store, filled.kb.config)
+    with pytest.raises(EditConflict):
+        indexer.note(note["text"], replaces=stale)
+    assert filled.kb.document(name) == changed
+
+
+def test_an_edit_keeps_the_tags_of_its_front_matter(filled: Running, note: dict[str, Any]) -> None:
+    text = "---\ntags: [heron]\n---\nThe heron hunts."
+    edited = put(filled, note, text=text, tags=["birds"])
+    assert edited.json()["tags"] == ["birds", "heron"]
+    assert put(filled, edited.json(), tags=[]).json()["tags"] == ["heron"]
+
+
+def test_a_refused_edit_changes_nothing(filled: Running, note: dict[str, Any]) -> None:
+    """The text was written before the tags, which a limited token may not write."""
+    base = filled.kb
+    visible = LimitedKnowledgeBase(base, Limits(tags=("birds", "heron")))
+    before = base.document(note["doc_path"])
+    for text in ("no front matter", "---\ntags: [fish]\n---\nother front matter"):
+        with pytest.raises(Forbidden):
+            visible.edit(note["doc_path"], text, tags=["pond"])
+        assert base.document(note["doc_path"]) == before
+    edited = visible.edit(note["doc_path"], "---\ntags: [heron]\n---\nThe heron hunts.")
+    assert edited.tags == ("heron",)
+    again = visible.edit(note["doc_path"], "---\ntags: [heron]\n---\nThe heron rests.")
+    assert again.tags == ("heron",)
+    assert base.get(note["doc_path"]).text.endswith("rests.")
 
 
 def test_a_file_is_not_a_note(filled: Running) -> None:

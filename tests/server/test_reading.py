@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kb.server.memory import MemoryBudget, Reservation
 from tests.schemas import validate
 from tests.server.conftest import Running, Serve
 
@@ -118,3 +119,33 @@ def test_the_page_is_the_same_for_every_document(filled: Running, path: str) -> 
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "script-src 'self'" in answer.headers["content-security-policy"]
     assert "retry" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [
+        ("/renderings", {"uri": "notes/birds.md"}),
+        ("/images", {"document": "notes/birds.md", "path": "heron.png"}),
+    ],
+)
+def test_memory_is_reserved_at_once(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, params: dict[str, str]
+) -> None:
+    """A request that holds some memory does not wait for more: of the images of one page, which a
+    browser loads together, some were refused."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "birds.md").write_text("![heron](heron.png)\n" + "The heron waits.\n" * 50)
+    (folder / "heron.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 100)
+    running = serve(max_memory_bytes=128 << 20)
+    running.kb.ingest(folder)
+    reserved: list[int] = []
+    grow = MemoryBudget.wait_to_grow
+
+    def recorded(budget: MemoryBudget, reservation: Reservation, size_bytes: int) -> None:
+        reserved.append(size_bytes)
+        grow(budget, reservation, size_bytes)
+
+    monkeypatch.setattr(MemoryBudget, "wait_to_grow", recorded)
+    assert running.client.get(path, params=params).status_code == 200
+    assert len(reserved) == 1

@@ -237,3 +237,19 @@ def test_a_named_pipe_without_a_reader_is_no_log(tmp_path: Path) -> None:
         AuditLog(pipe)
     with pytest.raises(ConfigError, match="cannot write the log"):
         log_handlers._to_file(pipe)
+
+
+def test_an_event_stream_ends_with_its_token(serve: Serve, file: TokenFile, tmp_path: Path) -> None:
+    """It went on for as long as the client kept it open, with the paths of ingested files."""
+    first = file.add(Identity("first", "admin"), 0.0)
+    second = file.add(Identity("second", "admin"), 0.0)
+    running = serve(AccessRules(tokens=registry(file)), ingest_from=(tmp_path,))
+    headers = {"Authorization": f"Bearer {first}"}
+    with running.client.stream("GET", "/events", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith("retry:")
+        file.revoke("first")
+        body = {"paths": [str(tmp_path)]}
+        assert status_of(running, second, "POST", "/ingest", json=body) == 200
+        for line in lines:  # it ends
+            assert line != "event: ingest"

@@ -42,6 +42,9 @@ class BrokenStore:
     def create(self) -> None:
         raise NotImplementedError
 
+    def store_id(self) -> str:
+        raise NotImplementedError
+
     def snapshot(self) -> AbstractContextManager[object]:
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kb.text import scripts
 from kb.text.scripts import is_cjk, unsupported_scripts
 
 
@@ -66,3 +67,14 @@ def test_several_scripts() -> None:
 def test_a_model_that_names_none_reads_all(text: str) -> None:
     assert not unsupported_scripts(text, ())
     unsupported_scripts(text, ["Latin"])
+
+
+def test_a_long_query_is_examined_once_and_not_to_its_end() -> None:
+    """NFKC makes this one 18 times as long, and each stage of a search asks about it again."""
+    query = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 50_000
+    before = scripts._script.cache_info()
+    for _ in range(3):
+        assert unsupported_scripts(query, ["Latin"]) == {"ARABIC"}
+        assert not is_cjk(query)
+    after = scripts._script.cache_info()
+    assert after.hits + after.misses - before.hits - before.misses <= 20_000

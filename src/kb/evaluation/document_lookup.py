@@ -14,6 +14,7 @@ from dataclasses import replace
 from kb.errors import EvalDataError, InvalidCitation
 from kb.evaluation.qrels import Collection
 from kb.ports import Store
+from kb.snapshots import repeat_if_lost
 from kb.text.citations import parse_uri
 from kb.text.normalize import nfc
 from kb.types import Filters
@@ -21,6 +22,7 @@ from kb.types import Filters
 _MAX_SHOWN = 3  # documents in an error about an ambiguous name
 
 
+@repeat_if_lost
 def resolve_documents(
     collection: Collection, store: Store, *, exact: bool
 ) -> tuple[Collection, frozenset[str]]:

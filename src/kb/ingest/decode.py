@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from kb.text.normalize import nfc
 
 _SAMPLE_BYTES = 8192
-_PRINTABLE = bytes([0, *b"\t\n\r\f", *range(32, 127)])
+_LATIN = bytes([32, *range(65, 91), *range(97, 123)])  # letters and the space
 _BLANK = re.compile(r"^[^\S\n]+$", re.MULTILINE)
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UTF32 = {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"}
@@ -135,7 +135,7 @@ def _bom_encoding(data: bytes) -> str | None:
 def _utf16_without_bom(data: bytes) -> str | None:
     """Detect UTF-16 without a mark, in which ASCII text has a zero in every other byte."""
     sample = data[:_SAMPLE_BYTES]
-    if len(sample) % 2 or _is_ascii_with_zeros(sample):
+    if len(sample) % 2 or _is_text_with_zeros(sample):
         return None
     little = sample[1::2].count(0) > sample[0::2].count(0)
     for encoding in ("utf-16-le", "utf-16-be") if little else ("utf-16-be", "utf-16-le"):
@@ -149,10 +149,22 @@ def _utf16_without_bom(data: bytes) -> str | None:
     return None
 
 
-def _is_ascii_with_zeros(sample: bytes) -> bool:
-    """Whether this is ASCII with zeros as separators, which would look like Chinese if decoded as
-    UTF-16."""
-    return sample.count(0) * 3 < len(sample) and not sample.translate(None, _PRINTABLE)
+def _is_text_with_zeros(sample: bytes) -> bool:
+    """Whether this is text with a few zeros in it, which would look like Chinese if decoded as
+    UTF-16: UTF-8, or another encoding of mostly Latin letters."""
+    if sample.count(0) * 3 >= len(sample):
+        return False
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(sample.replace(b"\0", b""))
+    except UnicodeDecodeError:
+        # In UTF-16, the halves of the characters differ: one of them is no letter.
+        return all(map(_is_mostly_latin, (sample[0::2], sample[1::2])))
+    return all(map(_is_text, text))
+
+
+def _is_mostly_latin(data: bytes) -> bool:
+    rest = len(data.translate(None, _LATIN)) - data.count(0)
+    return rest * 5 < (len(data) - data.count(0)) * 2
 
 
 def _is_text(char: str) -> bool:

@@ -105,8 +105,8 @@ class Indexer:
         on_warning: Callable[[str], None] | None = None,
     ) -> ChunkChanges:
         """Store a note, which has no file; the store assigns it the path `note:<id>`. With
-        `replaces`, it takes the place of that note, which must be unchanged: otherwise
-        `EditConflict` is raised.
+        `replaces`, it takes the place of that note with all of its tags. The note must be
+        unchanged: otherwise `EditConflict` is raised.
 
         `on_warning` is called for each part of its front matter that is ignored, and for a secret
         token in its text; without it, the warnings are logged.
@@ -118,11 +118,10 @@ class Indexer:
         note = document_builder.build_note(
             text, attributes or Attributes(), int(self._clock() * 1e9), self._config.chunk.max_chars
         )
-        draft, expected = note.draft, None
+        draft = note.draft
         if replaces is not None:
-            path, expected = replaces.doc_path, replaces.content_hash
-            draft = replace(draft, path=path, doc_path=path)
-        write = DocumentWrite(draft, note.chunks, replaces=expected)
+            draft = replace(draft, path=replaces.doc_path, doc_path=replaces.doc_path)
+        write = DocumentWrite(draft, note.chunks, replaces=replaces)
         (written,) = self._store.catalog.write_documents([write])
         for warning in note.warnings:
             (on_warning or logger(__name__).warning)(warning)

@@ -14,6 +14,7 @@ from kb.errors import DeadlineExceeded, StoreError, check_integer, check_path, c
 from kb.library.retriever_searches import RetrieverSearches
 from kb.library.services import Services
 from kb.locations import store_url
+from kb.snapshots import repeat_if_lost
 from kb.store import local_file, open_store
 from kb.text.normalize import nfc
 from kb.types import Document, Filters, Response, SearchRequest
@@ -354,6 +355,7 @@ class KnowledgeBase(RetrieverSearches):
         """Run a search from a `SearchRequest`; see `search` for its fields."""
         return self._services.searcher.search(request)
 
+    @repeat_if_lost
     def similar(
         self,
         name: str | int,

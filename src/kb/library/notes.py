@@ -67,8 +67,6 @@ def edit(
     )  # fmt: skip
     attributes = _with_unchanged(attributes, document, ttl)
     Indexer(kb._store, kb.config, kb._clock).note(text, attributes, replaces=document)
-    surplus = set(document.tags) - set(attributes.tags)
-    kb._store.catalog.tag(document.doc_id, (), surplus)
     return kb.document(document.doc_path)
 
 

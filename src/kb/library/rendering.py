@@ -13,15 +13,18 @@ import io
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from kb import deadline
+from kb.ingest import front_matter
 from kb.library.markdown_math import BLOCK, INLINE, enable_math
 from kb.library.tex_math import math_element
 from kb.types import JsonDict, Node, Rendering
 
 if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
@@ -34,8 +37,7 @@ MARKDOWN_TYPES = frozenset((
 _MAX_CHARS = 2_000_000  # longer texts are shown as lines
 _MAX_ELEMENTS = 50_000
 _MAX_ROWS = 2_000
-_MAX_DEPTH = 40
-_FRONT = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_MAX_DEPTH = 40  # of blocks: the parser drops the text of deeper ones
 _FOOTNOTE = re.compile(r"\[\^([\w-]{1,40})\]")
 _FOOTNOTE_TEXT = re.compile(r"\A\[\^([\w-]{1,40})\]:[ \t]*")
 _PLAIN_TAGS = {
@@ -55,13 +57,17 @@ def render(doc_path: str, kind: str, text: str) -> Rendering:
             if kind == "table":
                 return _render_table(text)
             if kind in MARKDOWN_TYPES:
-                return _Markdown(doc_path).render(text)
-        except _TooManyElementsError:
+                return _Markdown(doc_path).render(text, front=kind in ("markdown", "note"))
+        except (_TooManyElementsError, _TooDeepError):
             pass
     return Rendering("lines")
 
 
 class _TooManyElementsError(Exception):
+    """The text is shown as lines instead."""
+
+
+class _TooDeepError(Exception):
     """The text is shown as lines instead."""
 
 
@@ -124,24 +130,28 @@ class _Markdown:
         self._outline: list[tuple[int, str, str]] = []
         self._budget = _ElementBudget()
 
-    def render(self, text: str) -> Rendering:
+    def render(self, text: str, *, front: bool) -> Rendering:
+        """Render Markdown, which may have `front` matter."""
         from markdown_it import MarkdownIt
         from markdown_it.tree import SyntaxTreeNode
 
-        front = _FRONT.match(text)
-        if front is not None:  # keeps the line numbers
-            text = "\n" * front[0].count("\n") + text[front.end() :]
-        parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_DEPTH})
+        above: list[Node] = []
+        if front and (lines := (found := front_matter.read(text, datetime.now(UTC))).lines):
+            text = "\n" * lines + "\n".join(text.split("\n")[lines:])  # keeps the line numbers
+            if found.text:  # keys that are no attributes, so that the page has every word
+                code = _element("code", found.text.rpartition("\n")[0], language="yaml")
+                above.append(_element("pre", code, lines=[lines - found.text.count("\n"), lines]))
+        parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * _MAX_DEPTH})
         parser.enable(["table", "strikethrough"])
         enable_math(parser)
         # Called for every block and every token, so that a long text stops at the deadline.
-        parser.block.ruler.before("table", "deadline", _check_deadline)
+        parser.block.ruler.before("table", "deadline", _check_block)
         parser.inline.ruler.before("text", "deadline", _check_deadline)
         parser.core.ruler.at("block", self._parse_blocks)
         parser.core.ruler.at("inline", self._parse_inline)
         tree = SyntaxTreeNode(parser.parse(text))
         nodes = tuple(node for child in tree.children for node in self._block(child))
-        return Rendering("elements", nodes, tuple(self._outline))
+        return Rendering("elements", (*above, *nodes), tuple(self._outline))
 
     def _parse_blocks(self, state: StateCore) -> None:
         """The rule of the same name, with counted tokens: a table of any length is one block."""
@@ -261,6 +271,14 @@ class _CountedTokens(list["Token"]):
     def append(self, token: Token) -> None:
         self._budget.spend()
         super().append(token)
+
+
+def _check_block(state: StateBlock, *_: object) -> bool:
+    """Check the deadline and the depth, as a rule of the parser that matches nothing."""
+    deadline.check()
+    if state.level >= _MAX_DEPTH:
+        raise _TooDeepError
+    return False
 
 
 def _check_deadline(*_: object) -> bool:

@@ -11,9 +11,11 @@ from kb.errors import StoreMissing
 from kb.ingest.plan import is_missing
 from kb.ports import Encoder, Store
 from kb.search.retrievers.availability import ActiveModel, EncoderSource
+from kb.snapshots import repeat_if_lost
 from kb.types import JsonDict
 
 
+@repeat_if_lost
 def status(
     store: Store, source: EncoderSource, versions: Callable[[], dict[str, str]], now: str
 ) -> JsonDict:

@@ -57,6 +57,11 @@ class Store(Protocol):
         """Create the store if it does not exist, and migrate it to the newest schema."""
         ...
 
+    def store_id(self) -> str:
+        """The random id that the store got when it was created. It does not depend on the path or
+        the URL by which the store is opened; a copy of the file has the same id."""
+        ...
+
     def snapshot(self) -> AbstractContextManager[object]:
         """A block in which all reads of this thread see one state of the store. Blocks may be
         nested: the state is that of the outermost one."""

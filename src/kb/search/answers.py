@@ -26,6 +26,7 @@ from kb.search.results.snippets import (
     without_front_matter,
     without_headings,
 )
+from kb.snapshots import repeat_if_lost
 from kb.text.citations import cite
 from kb.text.links import locate
 from kb.types import Answer, AnswerSentence, Citation, Hit, SearchRequest, Span
@@ -55,6 +56,7 @@ class _Candidate(NamedTuple):
     near: float
 
 
+@repeat_if_lost
 def ask(
     searcher: Searcher,
     store: Store,

@@ -14,8 +14,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from kb import deadline
-from kb.errors import KbError, check_integer
+from kb.errors import KbError, SnapshotLost, check_integer
 from kb.search.searcher import Searcher
+from kb.snapshots import repeat_if_lost
 from kb.types import (
     COMPARED,
     Compared,
@@ -55,6 +56,7 @@ _OWN_PART = {
 }
 
 
+@repeat_if_lost
 def compare(
     searcher: Searcher,
     store: Store,
@@ -101,6 +103,8 @@ def _method(searcher: Searcher, name: str, request: SearchRequest, *, share: flo
     try:
         with deadline.share(share):
             response = searcher.search(request)
+    except SnapshotLost:
+        raise
     except KbError as error:
         deadline.check()  # of the comparison: if it is over, no method has time left
         return Compared(error=error.to_dict())

@@ -35,6 +35,7 @@ from kb.search.retrievers.availability import (
 from kb.search.retrievers.base import Retriever
 from kb.search.retrievers.registry import LEXICAL
 from kb.search.retrievers.retrieval import ParallelRetrieval
+from kb.snapshots import repeat_if_lost
 from kb.types import MATCHES, Filters, Query, Response, SearchRequest
 from kb.values import TYPE_CHECKING, replace
 
@@ -97,6 +98,7 @@ class Searcher:
                 self._pool.close()
             self._pool = None
 
+    @repeat_if_lost
     def search(self, request: SearchRequest) -> Response:
         """Run a search (see `KnowledgeBase.search`). Raises `DeadlineExceeded` after
         `search.timeout_s`."""
@@ -173,6 +175,7 @@ class Searcher:
         with suppress(Exception):
             self._query_encoder.load()
 
+    @repeat_if_lost
     def status(self) -> RetrieverStatus:
         """The status of dense retrieval, for `kb status`."""
         with self._store.snapshot():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 IDENTITY_KEY = "kb.identity"  # in the ASGI scope
+_ALLOWED_KEY = "kb.allowed"
 _AUDIT_KEY = "kb.audit"
 # An image is a file beside a document, not a document, so the limits of a token do not cover it.
 _WHOLE_STORE = ("/ingest", "/embed", "/events", "/metrics", "/uploads", "/images")
@@ -64,6 +65,18 @@ def identity_of(scope: Scope) -> Identity | None:
     identity = scope.get(IDENTITY_KEY)
     assert identity is None or isinstance(identity, Identity)
     return identity
+
+
+def recheck_with(scope: Scope, is_allowed: Callable[[], bool]) -> None:
+    """Set what `is_still_allowed` calls."""
+    scope[_ALLOWED_KEY] = is_allowed
+
+
+def is_still_allowed(scope: Scope) -> bool:
+    """Whether the request would still be accepted: its token may have been revoked, or have
+    expired, since the response began."""
+    check: Callable[[], bool] = scope.get(_ALLOWED_KEY, lambda: True)
+    return check()
 
 
 class RateLimiter:

@@ -326,11 +326,17 @@ def _editable(kb: KnowledgeBase, doc_path: str) -> JsonDict:
     }
 
 
-def reserve_document(kb: KnowledgeBase, uri: str, memory: RequestMemory) -> None:
-    """Reserve the memory that reading a document takes. A `uri` that is not a plain citation
-    reserves nothing here: the read itself reports it, or finds a document by a part of its path."""
+def reserve_document(
+    kb: KnowledgeBase, uri: str, memory: RequestMemory, *, text_copies: int = 0, least: int = 0
+) -> None:
+    """Reserve the memory that reading a document takes, with `text_copies` of its text, and at
+    least `least` bytes. All at once, because a request that already holds memory does not wait for
+    more. A `uri` that is not a plain citation reserves only `least`: the read itself reports it, or
+    finds a document by a part of its path."""
     try:
-        size_bytes = kb.document(parse_uri(uri).path).size_bytes
+        document = kb.document(parse_uri(uri).path)
     except (NotFound, InvalidCitation):
+        memory.reserve_response(least)
         return
-    memory.reserve_response(_READING_COPIES * size_bytes)
+    copies = _READING_COPIES if document.type == "pdf" else max(_READING_COPIES, text_copies)
+    memory.reserve_response(max(least, copies * document.size_bytes))

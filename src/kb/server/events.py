@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from kb.embedding.worker import WorkerState
 from kb.errors import TooBusy
@@ -104,9 +104,14 @@ class Events:
             self._subscribers.add(subscriber)
             return subscriber
 
-    async def stream(self, subscriber: Subscriber) -> AsyncIterator[str]:
+    async def stream(
+        self, subscriber: Subscriber, is_allowed: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[str]:
+        """The lines of the stream, which ends before the first one that is not allowed."""
         try:
             async for line in subscriber.lines():
+                if not is_allowed():
+                    return
                 yield line
         finally:
             with self._lock:

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kb.config import ServeConfig
 from kb.errors import ClientGone, Foreign, KbError, MalformedRequest, TokenNeeded, WrongContent
 from kb.server import error_responses
-from kb.server.access import IDENTITY_KEY, AuditLog, RateLimiter, check_access
+from kb.server.access import IDENTITY_KEY, AuditLog, RateLimiter, check_access, recheck_with
 from kb.server.admission import Admission, Slot
 from kb.server.memory import MEMORY_KEY, MemoryBudget, RequestMemory
 from kb.server.metrics import Metrics
@@ -213,6 +213,7 @@ class Guard:
                 scope[IDENTITY_KEY] = identity
                 check_access(identity, scope["method"], scope["path"])
                 self._rates.check(identity)
+            recheck_with(scope, lambda: self._is_allowed(scope, headers))
             _check_address(scope)
             if _has_body(headers):
                 slot.check()
@@ -238,6 +239,15 @@ class Guard:
         elif failure is not None and not sending.is_started:
             with suppress(ClientGone):
                 await error_responses.error_response(failure)(scope, receiving, sending)
+
+    def _is_allowed(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        try:
+            identity = self._rules.check(scope["method"], scope["path"], headers)
+            if identity is not None:
+                check_access(identity, scope["method"], scope["path"])
+        except KbError:
+            return False
+        return True
 
 
 def _has_body(headers: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from kb.deadline import Deadline
 from kb.errors import InvalidRequest, PathRefused, short_repr
 from kb.ingest.plan import contains
 from kb.library.ingestion import single_files
-from kb.server.access import describe_write
+from kb.server.access import describe_write, is_still_allowed
 from kb.server.context import Context, ServerContext, json_response
 from kb.server.events import progress
 from kb.server.openapi import operation
@@ -92,8 +92,9 @@ def router() -> APIRouter:
         openapi_extra=operation(_EVENTS, media_type="text/event-stream"),
         response_class=StreamingResponse,
     )
-    async def events(context: Context) -> StreamingResponse:
-        lines = context.events.stream(context.events.subscribe())
+    async def events(request: Request, context: Context) -> StreamingResponse:
+        subscriber = context.events.subscribe()
+        lines = context.events.stream(subscriber, lambda: is_still_allowed(request.scope))
         return StreamingResponse(lines, media_type="text/event-stream")
 
     return routes

@@ -76,7 +76,9 @@ def rules_for(
 
 def open_tokens(kb: KnowledgeBase) -> TokenRegistry:
     """The named tokens of the store's servers. Raises `ConfigError` if their file is unusable."""
-    return TokenRegistry(token_file_of(kb), time.time)
+    file = token_file_of(kb)
+    file.record_store()
+    return TokenRegistry(file, time.time)
 
 
 def is_loopback(host: str) -> bool:

@@ -39,7 +39,7 @@ def router() -> APIRouter:
     )
     async def rendering(request: Request, context: Context, uri: Uri) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
-            reserve_document(context.view(request), uri, memory)
+            reserve_document(context.view(request), uri, memory, text_copies=_COPIES)
             cited = context.view(request).get(uri)
             whole = context.view(request).get(cited.document.doc_path, count=False)
             memory.reserve_response(_COPIES * len(whole.text))
@@ -90,8 +90,7 @@ def router() -> APIRouter:
     ) -> Response:
         def work(memory: RequestMemory) -> JsonDict:
             view = context.view(request)
-            reserve_document(view, document, memory)
-            memory.reserve_response(ENCODING_COPIES * MAX_IMAGE_BYTES)
+            reserve_document(view, document, memory, least=ENCODING_COPIES * MAX_IMAGE_BYTES)
             media_type, data = view.image(document, path)
             return {
                 "schema_version": "image.v1",

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 from kb import paths
 from kb.atomic import atomic_path
-from kb.errors import ConfigError, InvalidRequest, KbError, NotFound, short_repr
+from kb.errors import ConfigError, InvalidRequest, KbError, NotFound, StoreBusy, short_repr
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.regular_files import open_file
@@ -58,9 +58,31 @@ def default_path(store: Path) -> Path:
 
 
 def token_file_of(kb: KnowledgeBase) -> TokenFile:
-    """The file with the tokens of a knowledge base: the setting `serve.tokens`, or the default."""
-    configured = kb.config.serve.tokens
-    return TokenFile(Path(configured).expanduser() if configured else default_path(kb.path))
+    """The file with the tokens of a knowledge base: the setting `serve.tokens`, or the default,
+    even if the store has been moved or its URL names other hosts since the tokens were added."""
+    if configured := kb.config.serve.tokens:
+        return TokenFile(Path(configured).expanduser())
+    path = default_path(kb.path)
+    if not kb.exists():
+        return TokenFile(path)
+    store = {"id": kb._store.store_id(), "path": os.path.realpath(kb.path)}
+    if not TokenFile(path).read():
+        others = (each for each in sorted(path.parent.glob("*.json")) if _belongs(each, store))
+        path = next(others, path)
+    return TokenFile(path, store)
+
+
+def _belongs(path: Path, store: Mapping[str, str]) -> bool:
+    """Whether these are the tokens of a store that had another path or URL. A copy of a store that
+    is still at its place has tokens of its own."""
+    try:
+        with open_file(path, links="follow") as file:
+            recorded = json.loads(file.read(_MAX_BYTES))["store"]
+        if recorded["id"] != store["id"]:
+            return False
+        return recorded["path"] == store["path"] or not os.path.exists(recorded["path"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return False
 
 
 def digest_of(token: str) -> str:
@@ -68,10 +90,12 @@ def digest_of(token: str) -> str:
 
 
 class TokenFile:
-    """The tokens of one store."""
+    """The tokens of one store. `store` is its id and its path on this machine, which the file
+    records."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, store: Mapping[str, str] | None = None) -> None:
         self.path = path
+        self._store = store
 
     def stamp(self) -> tuple[int, ...] | None:
         """A value that changes when the file changes; None if there is no file."""
@@ -86,13 +110,17 @@ class TokenFile:
     def read(self) -> list[TokenRecord]:
         """All tokens by name. Raises `ConfigError` if others could have written the file, or if it
         is damaged."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[list[TokenRecord], Any]:
+        """All tokens, and the store that the file records."""
         try:
             with open_file(self.path, links="follow") as file:
                 if problem := exposure(file.info, os.stat(self.path.parent)):
                     raise self._unusable(problem)
                 data = json.loads(file.read(_MAX_BYTES))
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return [], None
         except OSError as error:
             raise self._unusable(error.strerror or "it cannot be read") from error
         except (ValueError, RecursionError) as error:
@@ -100,7 +128,7 @@ class TokenFile:
         try:
             if data["version"] != _VERSION:
                 raise self._unusable(f"its version is {short_repr(data['version'])}")
-            return [_record(each) for each in data["tokens"]]
+            return [_record(each) for each in data["tokens"]], data.get("store")
         except (KeyError, TypeError, ValueError, KbError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -133,6 +161,14 @@ class TokenFile:
         with self._changing() as records:
             del records[_find_record(records, name).identity.name]
 
+    def record_store(self) -> None:
+        """Record which store the tokens belong to, if the file has tokens and another store or
+        none. A file that cannot be written stays as it is."""
+        tokens, recorded = self._read()
+        if tokens and self._store is not None and recorded != self._store:
+            with suppress(OSError, ConfigError, StoreBusy), self._changing():
+                pass
+
     @contextmanager
     def _changing(self) -> Iterator[dict[str, TokenRecord]]:
         """Yield the tokens by name, and write them back."""
@@ -143,7 +179,10 @@ class TokenFile:
         with name_lock(self.path.parent, self.path.name, _LOCK_S):
             records = {each.identity.name: each for each in self.read()}
             yield records
-            data = {"version": _VERSION, "tokens": [_values(each) for each in records.values()]}
+            tokens = [_values(each) for each in records.values()]
+            data = {"version": _VERSION, "tokens": tokens}
+            if self._store is not None:
+                data["store"] = dict(self._store)
             with atomic_path(self.path, overwrite=True, mode=0o600) as part:
                 part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 

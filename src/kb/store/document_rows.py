@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Any
 from kb.errors import EditConflict
 
 if TYPE_CHECKING:
-    from kb.types import ChunkDraft, DocumentDraft
+    from kb.types import ChunkDraft, Document, DocumentDraft
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for each call
 
 
-def check_replaced(doc_path: str, current: object, expected: str) -> None:
+def check_replaced(current: Document | None, expected: Document) -> None:
     """Raise `EditConflict` if the stored document is not the one that is to be replaced."""
-    if current != expected:
+    if current is None or _editable(current) != _editable(expected):
         raise EditConflict(
-            f"{doc_path} was changed or removed in the meantime", "read it again, and merge both"
+            f"{expected.doc_path} was changed or removed in the meantime",
+            "read it again, and merge both",
         )
+
+
+def _editable(document: Document) -> tuple[object, ...]:
+    """What an edit replaces or relies on; accesses change without an edit."""
+    return (
+        document.doc_id, document.content_hash, document.title, document.kind, document.scope,
+        document.expires_at, sorted(document.tags),
+    )  # fmt: skip
 
 
 def document_columns(draft: DocumentDraft, now: str) -> dict[str, Any]:

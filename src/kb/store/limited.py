@@ -79,6 +79,9 @@ class LimitedStore:
     def create(self) -> None:
         self._store.create()
 
+    def store_id(self) -> str:
+        return self._store.store_id()
+
     def snapshot(self) -> AbstractContextManager[object]:
         return self._store.snapshot()
 

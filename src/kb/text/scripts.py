@@ -21,6 +21,7 @@ _UNSPACED = frozenset({"CJK", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", *_KAN
 _MIN_SHARE = 0.2
 _UNREADABLE_SHARE = 0.9  # of a passage
 _SAMPLE_CHARS = 300  # of a passage: a search examines hundreds
+_LONGEST_CHARS = 20_000  # of a query, some of which NFKC makes eighteen times as long
 
 
 def unsupported_scripts(
@@ -72,11 +73,13 @@ def is_cjk(text: str) -> bool:
     return bool(count) and count >= _MIN_SHARE * words.total()
 
 
+@lru_cache(maxsize=8)  # each stage of a search asks about its query
 def words_by_script(text: str) -> Counter[str]:
-    """Count words by script, in units of half a word. Scripts are named as in Unicode's names of
-    letters, in capitals."""
+    """Count words by script, in units of half a word; of a long text, at its beginning. Scripts are
+    named as in Unicode's names of letters, in capitals. The counter is shared: do not change it."""
     words: Counter[str] = Counter()
-    for word in normalize("NFKC", text).split():  # full-width letters are Latin
+    beginning = normalize("NFKC", text[:_LONGEST_CHARS])[:_LONGEST_CHARS]
+    for word in beginning.split():  # full-width letters are Latin
         if word.isascii():
             if any(map(str.isalpha, word)):
                 words["LATIN"] += 2

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kb.types.citations import Span
+from kb.types.documents import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,15 @@ class DocumentDraft:
 class DocumentWrite(NamedTuple):
     """A document to write. `moved_from` is the id of a document whose file has moved to this path;
     the id is kept. `displaces` is the id of the document that has this path until then: it is moved
-    away with a later write, and has a temporary path before that. `replaces` is the content hash
-    that the document at this path must have; another one is an `EditConflict`."""
+    away with a later write, and has a temporary path before that. `replaces` is the document at
+    this path as it was read: it must be unchanged, otherwise the write is an `EditConflict`. All of
+    its tags are replaced, those from `kb tag` too."""
 
     draft: DocumentDraft
     chunks: Iterable[ChunkDraft]
     moved_from: int | None = None
     displaces: int | None = None
-    replaces: str | None = None
+    replaces: Document | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kb.errors import InvalidRequest
+from kb.errors import EditConflict, InvalidRequest
 from kb.ports import Store
 from kb.text import globs
 from kb.types import (
@@ -257,6 +257,36 @@ def test_the_version_changes_with_what_a_search_could_notice(store: Store) -> No
 
 
 # --- tags -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["text", "title", "kind", "tag", "nothing"])
+def test_a_document_is_replaced_only_as_it_was_read(store: Store, change: str) -> None:
+    put(store, "note:1", "one", tags=("file",))
+    read = store.catalog.document_by_path("note:1")
+    assert read is not None
+    if change == "tag":
+        store.catalog.tag(read.doc_id, ["mine"], [])
+    elif change != "nothing":
+        values = {"title": read.title, "kind": read.kind, "content_hash": read.content_hash}
+        name = "content_hash" if change == "text" else change
+        put(store, "note:1", "one", tags=("file",), **(values | {name: "decision"}))
+    changed = store.catalog.document_by_path("note:1")
+    write = DocumentWrite(draft("note:1", tags=("new",)), chunks("two"), replaces=read)
+    if change == "nothing":
+        store.catalog.write_documents([write])
+        assert store.catalog.tag_sources(read.doc_id) == {"new": "file"}
+    else:
+        with pytest.raises(EditConflict):
+            store.catalog.write_documents([write])
+        assert store.catalog.document_by_path("note:1") == changed
+
+
+def test_a_replacement_has_no_tags_but_its_own(store: Store) -> None:
+    doc_id = put(store, "note:1", "one", tags=("file",))
+    store.catalog.tag(doc_id, ["mine"], [])
+    read = store.catalog.document_by_path("note:1")
+    store.catalog.write_documents([DocumentWrite(draft("note:1"), chunks("two"), replaces=read)])
+    assert store.catalog.tag_sources(doc_id) == {}
 
 
 def test_tags_of_the_file_are_replaced_and_tags_of_the_user_stay(store: Store) -> None:

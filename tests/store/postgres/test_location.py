@@ -46,6 +46,7 @@ def test_the_path_depends_on_the_server_the_database_and_the_schema_only() -> No
         "postgresql://db/a?schema=",
         "postgresql://db/a?schema=x-y",
         "postgresql://db/a?schema=pg_x",
+        "postgresql://db/a?schema=information_schema",
         "postgresql://db/a?schema=x&schema=y",
         "postgresql://u:p#w@db/a",
         "postgresql://u:sEcret%zz@db/a",

@@ -18,6 +18,7 @@ from kb.errors import (
     DeadlineExceeded,
     InvalidRequest,
     ModelMismatch,
+    SnapshotLost,
     StoreError,
     StoreMissing,
 )
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kb.search.retrievers.thread_pool import Task, ThreadPool
 
 # Errors of the caller, which no other retriever can make up for, and a canceled search.
-_CALLER_ERRORS = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled)
+_CALLER_ERRORS = (InvalidRequest, ModelMismatch, StoreMissing, Cancelled, SnapshotLost)
 
 
 class ParallelRetrieval(NamedTuple):

@@ -18,17 +18,19 @@ from kb.errors import (
     DiskFull,
     InvalidRequest,
     KbError,
+    SnapshotLost,
     StoreBusy,
     StoreError,
     StoreMissing,
     StoreReadOnly,
     StoreUnusable,
 )
+from kb.snapshots import repeat_if_lost
 from kb.store.postgres import schema
 from kb.store.postgres.location import Location
 from kb.store.postgres.pool import Connection, Pool
 from kb.store.postgres.session import Session
-from kb.store.postgres.standbys import Standbys
+from kb.store.postgres.standbys import Standbys, is_conflict
 from kb.store.postgres.texts import register_text
 from kb.store.postgres.watchdog import Watchdog
 
@@ -99,7 +101,7 @@ class Database:
             return
         with self.errors(), self._snapshot() as (connection, lag_s):
             session = Session(connection, self.location, self.clock, reads=True)
-            session.lag_s = lag_s
+            session.lag_s, session.on_standby = lag_s or 0.0, lag_s is not None
             self._local.session = session
             try:
                 yield session
@@ -108,18 +110,33 @@ class Database:
                 _roll_back(connection)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[tuple[Connection, float]]:
-        """A connection in a new snapshot, and by how many seconds its state may lag. A standby is
-        used if it has everything that this process has written."""
+    def _snapshot(self) -> Iterator[tuple[Connection, float | None]]:
+        """A connection in a new snapshot, and by how many seconds the state of a standby may lag;
+        None for the primary. A standby is used if it has everything that this process has
+        written. If it ends the read, `SnapshotLost` is raised, and the primary is read for now."""
         standbys = self._standbys
-        if standbys is not None and self._is_current:
+        if standbys is not None and self._is_current and not standbys.is_resting:
             with self._connection(standbys.pool, _READ) as connection:
                 if (lag_s := standbys.lag_s(connection)) is not None:
-                    yield connection, lag_s
+                    try:
+                        yield connection, lag_s
+                    except (psycopg.Error, StoreError) as error:
+                        if not self._is_lost(error):
+                            raise
+                        standbys.rest()
+                        raise self._snapshot_lost() from error
                     return
                 _roll_back(connection)
         with self._connection(self._readers, _READ) as connection:
-            yield connection, 0.0
+            yield connection, None
+
+    def _is_lost(self, error: BaseException) -> bool:
+        """Whether the standby has ended the read that raised this error."""
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        return is_conflict(cause) or is_connection_error(cause) or isinstance(error, SnapshotLost)
+
+    def _snapshot_lost(self) -> SnapshotLost:
+        return SnapshotLost(f"a standby of {self.location.shown} ended the read", "try again")
 
     @contextmanager
     def writing(
@@ -158,14 +175,18 @@ class Database:
 
     def read(self, work: Callable[[Session], _Value]) -> _Value:
         """Run `work` in a snapshot, and retry it if the connection is lost (see `retry`). Requests
-        with a time limit are not retried, and neither is a part of an outer snapshot, which ends
-        with its connection."""
+        with a time limit are not retried, except on the primary if a standby has ended the read.
+        Neither is a part of an outer snapshot, which ends with its connection."""
 
+        @repeat_if_lost
         def attempt() -> _Value:
             with self.reading() as session:
                 return work(session)
 
-        if self._local.session is not None or deadline.remaining_s() < inf:
+        if self._local.session is not None:
+            with self.reading() as session:
+                return work(session)
+        if deadline.remaining_s() < inf:
             return attempt()
         return self.retry(attempt)
 
@@ -378,6 +399,9 @@ class Database:
 
     def _translate(self, error: psycopg.Error) -> KbError:
         text, shown = _text(error), self.location.shown
+        session = self._local.session
+        if session is not None and session.on_standby and self._is_lost(error):
+            return self._snapshot_lost()
         if isinstance(
             error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure
         ):

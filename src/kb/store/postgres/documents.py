@@ -69,8 +69,7 @@ def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> C
     text keep their ids and vectors."""
     draft, chunks, moved_from, displaces, replaces = document
     if replaces is not None:
-        query = f"SELECT content_hash FROM documents {_AT_PATH} FOR UPDATE"
-        check_replaced(draft.doc_path, session.value(query, (draft.doc_path,) * 2), replaces)
+        check_replaced(by_path(session, draft.doc_path), replaces)
     if displaces is not None:
         suffix = f".moved-{displaces}"
         session.execute(
@@ -84,7 +83,7 @@ def write(session: Session, document: DocumentWrite, now: str, now_ns: int) -> C
         )
     doc_id, is_new = _write_row(session, draft, now, now_ns)
     if draft.attributes.tags or not is_new:
-        _write_tags(session, doc_id, draft.attributes.tags)
+        _write_tags(session, doc_id, draft.attributes.tags, all_sources=replaces is not None)
     if draft.root_id is not None:
         removed_documents.restore(session, doc_id)
     old = {} if is_new else _chunks_by_digest(session, doc_id)
@@ -135,9 +134,12 @@ def next_id(session: Session) -> int:
     return int(session.value("SELECT nextval(pg_get_serial_sequence('documents', 'doc_id'))"))
 
 
-def _write_tags(session: Session, doc_id: int, tags: Iterable[str]) -> None:
-    """Replace the tags from the file, and keep the tags from `kb tag`."""
-    session.execute("DELETE FROM document_tags WHERE doc_id = %s AND source = 'file'", (doc_id,))
+def _write_tags(session: Session, doc_id: int, tags: Iterable[str], *, all_sources: bool) -> None:
+    """Replace the tags from the file. The tags from `kb tag` stay, unless `all_sources`."""
+    session.execute(
+        "DELETE FROM document_tags WHERE doc_id = %s AND (%s OR source = 'file')",
+        (doc_id, all_sources),
+    )
     if names := list(dict.fromkeys(tags)):
         session.execute(
             "INSERT INTO document_tags (doc_id, tag, source) "

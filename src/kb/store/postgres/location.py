@@ -87,7 +87,8 @@ class Location:
         options = parse_qsl(parts.query, keep_blank_values=True)
         names = [name for name, _ in options]
         schema = dict(options).get("schema", SCHEMA)
-        if not _NAME.fullmatch(schema) or schema.startswith("pg_") or names.count("schema") > 1:
+        is_system = schema.lower().startswith("pg_") or schema.lower() == "information_schema"
+        if not _NAME.fullmatch(schema) or is_system or names.count("schema") > 1:
             raise InvalidRequest(
                 f"{schema!r} is not a valid schema name",
                 "use one schema name of letters, digits and underscores: ?schema=team",

@@ -63,6 +63,7 @@ class Session:
         self.clock = clock
         self.changes = Changes()
         self.lag_s = 0.0  # by how much a standby may lag
+        self.on_standby = False
         self._cache: dict[str, Any] | None = {} if reads else None
 
     def execute(self, sql: str, params: Params = None) -> psycopg.Cursor[tuple[Any, ...]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+
+from psycopg import errors
 
 from kb.store.postgres.pool import Connection, Pool
 
@@ -17,6 +20,14 @@ SELECT pg_is_in_recovery(),
     ELSE coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0) END
 """
 _NOTHING = "0/0"
+_REST_S = 10.0
+_CONFLICTS = (errors.SerializationFailure, errors.DeadlockDetected, errors.InFailedSqlTransaction)
+
+
+def is_conflict(error: BaseException | None) -> bool:
+    """Whether a standby has ended a read, because it conflicts with a change to be replayed; or
+    whether this is a later statement of such a read."""
+    return isinstance(error, _CONFLICTS)
 
 
 class Standbys:
@@ -26,6 +37,17 @@ class Standbys:
         self.pool = pool
         self._lock = threading.Lock()
         self._written = _NOTHING  # the position in the log; standbys that lack it are not read
+        self._rests_until = 0.0
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the primary should be read for now."""
+        return time.monotonic() < self._rests_until
+
+    def rest(self) -> None:
+        """Read the primary for a while, because the standby has ended a read."""
+        self._rests_until = time.monotonic() + _REST_S
+        self.pool.drop_idle()
 
     def wrote(self, connection: Connection) -> None:
         """Record the position in the log after a commit."""

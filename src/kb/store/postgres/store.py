@@ -74,6 +74,9 @@ class PostgresStore:
         with self._database.writing():
             pass
 
+    def store_id(self) -> str:
+        return self._database.read(lambda session: session.state.store_id)
+
     def snapshot(self) -> AbstractContextManager[object]:
         return self._database.reading()
 

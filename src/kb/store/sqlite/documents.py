@@ -75,8 +75,7 @@ def write(
     if replaces is not None:
         from kb.store.document_rows import check_replaced
 
-        query = "SELECT content_hash FROM documents WHERE doc_path = ?"
-        check_replaced(draft.doc_path, scalar(connection, query, (draft.doc_path,)), replaces)
+        check_replaced(by_path(connection, draft.doc_path), replaces)
     if displaces is not None:
         suffix = f".moved-{displaces}"
         connection.execute(
@@ -88,7 +87,7 @@ def write(
         _move(connection, moved_from, draft.doc_path)
     doc_id, is_new = _write_row(connection, draft, now, now_ns)
     if draft.attributes.tags or not is_new:
-        _write_tags(connection, doc_id, draft.attributes.tags)
+        _write_tags(connection, doc_id, draft.attributes.tags, all_sources=replaces is not None)
     if draft.root_id is not None:
         removed_documents.restore(connection, doc_id)
     old = {} if is_new else _chunks_by_digest(connection, doc_id)
@@ -150,9 +149,14 @@ def next_id(connection: apsw.Connection) -> int:
     return int(last or 0) + 1
 
 
-def _write_tags(connection: apsw.Connection, doc_id: int, tags: Iterable[str]) -> None:
-    """Replace the tags from the file, and keep the tags from `kb tag`."""
-    connection.execute("DELETE FROM document_tags WHERE doc_id = ? AND source = 'file'", (doc_id,))
+def _write_tags(
+    connection: apsw.Connection, doc_id: int, tags: Iterable[str], *, all_sources: bool
+) -> None:
+    """Replace the tags from the file. The tags from `kb tag` stay, unless `all_sources`."""
+    connection.execute(
+        "DELETE FROM document_tags WHERE doc_id = ? AND (? OR source = 'file')",
+        (doc_id, all_sources),
+    )
     connection.executemany(
         "INSERT INTO document_tags (doc_id, tag, source) VALUES (?, ?, 'file') "
         "ON CONFLICT DO UPDATE SET source = 'file'",

@@ -20,6 +20,7 @@ from kb.errors import IndexUnusable, QuerySyntax, StoreError, StoreUnusable
 from kb.store import lexical_terms
 from kb.store.lexical_terms import Term, quote, to_scores
 from kb.store.sqlite import filters as where
+from kb.store.sqlite.functions import substring_terms
 from kb.store.sqlite.snapshot_cache import once, store_state
 from kb.text.normalize import bigrams, unspaced_runs
 from kb.text.tokenize import has_phrase, stems_of
@@ -155,13 +156,12 @@ def match_substrings(
     """Chunks that contain any of the terms as substrings, those with the most terms first. Scans
     every text."""
     within = _within(connection, filters, now)
-    wanted = json.dumps(list(terms))
     narrow, params = _may_contain(terms)
     rows = connection.execute(
         "SELECT * FROM (SELECT chunk_id, kb_substrings(text, ?) AS matches FROM chunks "
         f"WHERE {narrow} AND {within.sql('chunk_id')}) "
         "WHERE matches > 0 ORDER BY matches DESC, chunk_id LIMIT ?",
-        (wanted, *params, *within.params, limit),
+        (substring_terms(terms), *params, *within.params, limit),
     )
     scores = ((chunk_id, matches / (1 + len(terms))) for chunk_id, matches in rows)
     return TextMatches([ScoredChunk(*row, rank) for rank, row in enumerate(scores, start=1)])
@@ -313,7 +313,7 @@ def _containing_all(runs: Sequence[str], words: Sequence[str]) -> tuple[str, lis
         "SELECT chunk_id FROM chunks WHERE chunk_id IN "
         "(SELECT rowid FROM chunks_cjk WHERE chunks_cjk MATCH ?) "
         "AND kb_substrings(heading || char(10) || text, ?) = ?",
-        [" AND ".join(map(quote, pieces_of_all)), json.dumps(terms), len(terms)],
+        [" AND ".join(map(quote, pieces_of_all)), substring_terms(terms), len(terms)],
     )
 
 

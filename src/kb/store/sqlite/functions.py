@@ -3,9 +3,7 @@ these functions."""
 
 from __future__ import annotations
 
-import json
 import time
-from functools import lru_cache
 
 import apsw
 
@@ -15,7 +13,7 @@ from kb.text.timestamps import utc_timestamp
 from kb.values import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 def scalar(connection: apsw.Connection, sql: str, params: tuple[Any, ...] = ()) -> Any:
@@ -28,7 +26,7 @@ def register(connection: apsw.Connection, clock: Callable[[], float] = time.time
     """Add kb's functions to a connection. `kb_now()` returns the time of `clock`."""
     create: Any = connection.create_scalar_function  # apsw declares a narrower type
     create("kb_now", lambda: utc_timestamp(clock()), 0)
-    for name, function in (("kb_glob", glob_matches), ("kb_substrings", _count_substrings)):
+    for name, function in (("kb_glob", glob_matches), ("kb_substrings", count_substrings)):
         create(name, function, 2, deterministic=True)
 
 
@@ -57,10 +55,7 @@ def glob_matches(pattern: Any, path: Any) -> bool:
     return globs.matches(pattern, path)
 
 
-def _count_substrings(text: Any, terms_json: Any) -> int:
-    return count_substrings(text, _terms(terms_json))
-
-
-@lru_cache(maxsize=64)
-def _terms(terms_json: str) -> tuple[str, ...]:
-    return tuple(term.lower() for term in json.loads(terms_json))
+def substring_terms(terms: Iterable[str]) -> Any:
+    """The parameter of `kb_substrings`: a Python object, because SQLite would copy a text for each
+    row, and a query may have 100,000 characters."""
+    return apsw.pyobject(tuple(term.lower() for term in terms))

@@ -11,6 +11,7 @@ from functools import cached_property
 from kb.store.sqlite.catalog import SqliteCatalog
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.fulltext import SqliteFulltext
+from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.visibility import FilterCache
 from kb.values import TYPE_CHECKING
 
@@ -94,6 +95,10 @@ class SqliteStore:
     def create(self) -> None:
         with self._database.writing():
             pass
+
+    def store_id(self) -> str:
+        with self._database.reading() as connection:
+            return str(scalar(connection, "SELECT store_id FROM state"))
 
     def snapshot(self) -> AbstractContextManager[object]:
         return self._database.reading()
