@@ -165,14 +165,16 @@ def _parse(content: Content) -> tuple[str, Layer]:
     def array(name: str, dtype: str, *shape: int) -> NDArray[Any]:
         return array_file.check_array(content, name, dtype, *shape)
 
+    def unsigned(name: str) -> str:
+        return f"u{min(4, content.arrays[name].dtype.itemsize)}"
+
     since, mark = (
         Mark(*array_file.check_numbers(content.about[name], len(Mark._fields)))
         for name in ("since", "mark")
     )
     changed = array("changed", "i8", -1)
     ids, term_ends = array("ids", "i8", -1), array("term_ends", "i8", -1)
-    places = array("places", "u4", -1)
-    kind = "u4" if content.arrays["counts"].dtype.itemsize == 4 else "u2"
+    places = array("places", unsigned("places"), -1)
     postings = Postings(
         ids=ids,
         lengths=array("lengths", "u4", len(ids)),
@@ -180,7 +182,7 @@ def _parse(content: Content) -> tuple[str, Layer]:
         term_ends=term_ends,
         starts=array("starts", "i8", len(term_ends) + 1),
         places=places,
-        counts=array("counts", kind, len(places)),
+        counts=array("counts", unsigned("counts"), len(places)),
         pair_bits=array("pair_bits", "u1", -1),
         pair_ends=array("pair_ends", "i8", len(ids)),
     )
