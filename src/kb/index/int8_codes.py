@@ -7,8 +7,8 @@ the cosine by codes differs from the true one by at most
 
 so only rows whose cosine by codes is within this bound of the lowest score in the result can be
 among the nearest. That score is known once the rows that are best by their codes are scored
-exactly. For the rows within the bound, the query itself is multiplied with their codes: the second
-term is then zero, and fewer rows are left whose floats have to be read.
+exactly. For the rows within the bound, the rest of the query is rounded and multiplied as well: the
+second term is then almost zero, and fewer rows are left whose floats have to be read.
 
 With very many rows, the codes are in the order of inverted lists, and a search may compare only a
 few lists (see `vector_lists`). The bound then holds for the rows of those lists.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MIN_ROWS = 1_000  # with fewer rows, floats are fast enough
+MIN_ROWS = 5_000  # with fewer rows, floats are fast enough
 _BATCH = 4096  # rows encoded at a time
 _BLOCK = 64
 _BLOCKS = 8  # at least this many for each result, else all rows are compared
@@ -128,8 +128,8 @@ def candidates(
     import numpy as np
 
     (scale,), rounded = _round(query[None, :])
-    length = float(np.linalg.norm(query))
-    rest = float(np.linalg.norm(query - rounded[0] * scale))
+    error = codes.error * float(np.linalg.norm(query))
+    rest = query - rounded[0] * scale
     parts = [slice(0, len(codes.codes))]
     if among is None and codes.lists is not None and not exact:
         parts = vector_lists.probe(codes.lists, query)
@@ -157,10 +157,14 @@ def candidates(
     last = float(np.partition(cosines, -limit)[-limit])
     last -= float(np.dot(codes.center, query)) + _ROUNDING + cosine.slack(len(query))
     near[best] = -np.inf
-    more = np.flatnonzero(near >= max(_LOWEST, last - codes.error * length - codes.length * rest))
-    decoded = codes.codes[at(more)].astype(np.float32)
-    by_codes = np.einsum("ij,j->i", decoded, query) * codes.scales[at(more)]
-    second = floats(more[by_codes >= last - codes.error * length])
+    far = error + codes.length * float(np.linalg.norm(rest))
+    more = np.flatnonzero(near >= max(_LOWEST, last - far))
+    if not len(more):
+        return first
+    (fine,), rounded = _round(rest[None, :])
+    far = error + codes.length * float(np.linalg.norm(rest - rounded[0] * fine))
+    closer = near[more] + fine * _near(codes, rounded, [at(more)])
+    second = floats(more[closer >= last - far])
     return Candidates(
         np.concatenate([first.places, second.places]), np.concatenate([first.rows, second.rows])
     )

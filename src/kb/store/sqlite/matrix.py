@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ _SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
 _GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
 _FEW = 1000  # so few changed rows never cause a full read
 _SHARE = 16  # nor does one changed row in this many
+_CACHE_BYTES = 16 << 20  # of vectors that recent searches have read
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,7 @@ class Matrix:
     new_ids: Ids  # in ascending order
     new_rows: Rows
     codes: Codes | None = None
+    recent: dict[int, bytes] = field(default_factory=dict)  # vectors of `ids` that were read
 
     @property
     def drift(self) -> int:
@@ -148,6 +150,7 @@ def update(
         ids[order],
         rows[order],
         earlier.codes,
+        earlier.recent,  # the changed ones are dead
     )
 
 
@@ -266,7 +269,7 @@ def _by_codes(
     def read(places: Ids) -> Candidates:
         deadline.check()
         ids = matrix.ids[places].tolist()
-        stored = embeddings.dense_bytes(connection, matrix.model_id, ids)
+        stored = _read_vectors(connection, matrix, ids)
         if len(stored) < len(ids):  # the file is damaged
             places = places[[one in stored for one in ids]]
         vectors = [stored[one] for one in ids if one in stored]
@@ -283,6 +286,22 @@ def _by_codes(
         exact=exact or allowed is not None,
         among=among,
     )
+
+
+def _read_vectors(
+    connection: apsw.Connection, matrix: Matrix, ids: Sequence[int]
+) -> dict[int, bytes]:
+    """The vectors of these chunks, as they are stored. Searches read some of them again and
+    again."""
+    recent = matrix.recent
+    stored = {one: vector for one in ids if (vector := recent.get(one)) is not None}
+    if missing := [one for one in ids if one not in stored]:
+        read = embeddings.dense_bytes(connection, matrix.model_id, missing)
+        if (len(recent) + len(read)) * 4 * matrix.new_rows.shape[1] > _CACHE_BYTES:
+            recent.clear()
+        recent.update(read)
+        stored |= read
+    return stored
 
 
 def _out(ids: Ids, dead: Ids, hidden: Ids) -> Ids:

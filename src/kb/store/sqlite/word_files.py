@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,16 +66,21 @@ class Chain(NamedTuple):
         return self.layers[-1].mark
 
 
-def paths(store: Path) -> list[Path]:
+@lru_cache
+def paths(store: Path) -> tuple[Path, ...]:
     """The possible paths of the files. The first file has all chunks."""
     first = store.with_name(f"{store.name}-{_KIND}")
-    return [first, *(first.with_name(f"{first.name}-{n}") for n in range(1, MAX_FILES))]
+    return first, *(first.with_name(f"{first.name}-{n}") for n in range(1, MAX_FILES))
 
 
-def identity(store: Path) -> tuple[tuple[int, ...] | None, ...] | None:
+def identity(store: Path) -> tuple[tuple[int, ...], ...] | None:
     """A value that changes with any of the files; None if there is none."""
-    known = tuple(map(array_file.identity, paths(store)))
-    return known if known[0] is not None else None
+    known = []
+    for path in paths(store):
+        if (one := array_file.identity(path)) is None:
+            break  # the chain ends here: later files are not read
+        known.append(one)
+    return tuple(known) or None
 
 
 def read(store: Path, store_id: str) -> Chain | None:
