@@ -196,15 +196,16 @@ def _invert(
     a number that sorts by term, chunk and column."""
     import numpy as np
 
-    first = len(ids)
+    first, number_of = len(ids), vocabulary.__getitem__
     keys, columns = [], []
     totals = np.zeros(len(batch), np.int64)
     for column, texts in enumerate(zip(*(row[1:] for row in batch), strict=True), start=1):
-        numbers, sizes = array("q"), array("q")
+        numbers: list[int] = []  # in half of the time that an array or a comprehension takes
+        sizes = array("q")
         for words in map(split, texts):
-            numbers.extend([vocabulary[word] for word in words])
+            numbers.extend(map(number_of, words))
             sizes.append(len(words))
-        places, terms = np.repeat(np.arange(len(batch)), sizes), np.array(numbers, np.int64)
+        places, terms = np.repeat(np.arange(len(batch)), sizes), np.array(array("q", numbers))
         keys.append(terms << 34 | (first + places) << 2 | column)
         columns.append((vocabulary.hashes()[terms], places))
         totals += np.array(sizes, np.int64)
