@@ -191,11 +191,11 @@ def _dense(rows: Floats, queries: Floats) -> Iterator[Figure]:
             query,
             TOP,
             None,
-            lambda some: np.einsum("ij,j->i", rows[some], query),
+            lambda some: int8_codes.Candidates(some, rows[some]),
             exact=exact,
         )
-        cosines = np.einsum("ij,j->i", rows[near], query)
-        order: NDArray[Any] = near[np.argsort(-cosines)[:TOP]]
+        cosines = np.einsum("ij,j->i", near.rows, query)
+        order: NDArray[Any] = near.places[np.argsort(-cosines)[:TOP]]
         return order
 
     yield Figure("dense, exact", *_spread(partial(search, exact=True), list(queries)))

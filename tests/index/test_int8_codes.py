@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.index import int8_codes
-from kb.index.int8_codes import candidates, encode
+from kb.index.int8_codes import Candidates, candidates, encode
 
 
 def rows_of(seed: int, count: int, dimension: int, kind: str) -> Any:
@@ -48,8 +48,8 @@ def test_no_near_row_is_missed(
         query,
         limit,
         excluded if excluded.any() else None,
-        lambda some: rows[some] @ query,
-    )
+        lambda some: Candidates(some, rows[some]),
+    ).places
     cosines = rows.astype(np.float64) @ query.astype(np.float64)
     cosines[excluded] = -np.inf
     order = np.lexsort((np.arange(count), -cosines))[:limit]
@@ -60,8 +60,32 @@ def test_no_near_row_is_missed(
 
 def test_most_rows_are_not_candidates() -> None:
     rows = rows_of(1, 50_000, 64, "random")
-    found = candidates(encode(rows), rows[7], 10, None, lambda some: rows[some] @ rows[7])
-    assert 10 <= len(found) < 100
+    read: list[int] = []
+
+    def floats(some: Any) -> Candidates:
+        read.extend(some.tolist())
+        return Candidates(some, rows[some])
+
+    found = candidates(encode(rows), rows[7], 10, None, floats)
+    assert sorted(found.places.tolist()) == sorted(read)  # no row is read twice
+    assert 10 <= len(read) < 60
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1000), st.integers(1, 700), st.integers(1, 40), st.floats(0.0, 1.0))
+def test_only_some_rows_are_compared(seed: int, count: int, limit: int, share: float) -> None:
+    """The places of allowed rows, instead of a mask of the others."""
+    rows = rows_of(seed, count, 24, "clusters")
+    query = rows_of(seed + 1, 1, 24, "random")[0]
+    among = np.flatnonzero(np.random.default_rng(seed).random(count) <= share)
+    if not len(among):
+        return
+    found = candidates(
+        encode(rows), query, limit, None, lambda some: Candidates(some, rows[some]), among=among
+    )
+    cosines = rows[among].astype(np.float64) @ query.astype(np.float64)
+    nearest = {int(among[at]) for at in np.lexsort((among, -cosines))[:limit]}
+    assert nearest <= set(found.places.tolist()) <= set(among.tolist())
 
 
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,12 @@ ROWS = clustered(6_000, 2)
 QUERIES = clustered(40, 3)
 
 
-def nearest(codes: int8_codes.Codes, query: Rows, limit: int = 10, **options: bool) -> set[int]:
-    found = int8_codes.candidates(
-        codes, query, limit, None, lambda some: ROWS[some] @ query, **options
-    )
+def floats(some: NDArray[np.int64]) -> int8_codes.Candidates:
+    return int8_codes.Candidates(some, ROWS[some])
+
+
+def nearest(codes: int8_codes.Codes, query: Rows, limit: int = 10, *, exact: bool) -> set[int]:
+    found = int8_codes.candidates(codes, query, limit, None, floats, exact=exact).places
     order = np.argsort(-(ROWS[found] @ query), kind="stable")[:limit]
     return {*found[order].tolist()}
 
@@ -60,8 +62,11 @@ def test_few_of_the_nearest_are_missed() -> None:
 
 def test_codes_in_the_order_of_lists_have_bounds() -> None:
     codes = int8_codes.encode(ROWS, vector_lists.build(ROWS))
-    assert int8_codes.has_bounds(codes, ROWS)
-    assert not int8_codes.has_bounds(codes._replace(lists=None), ROWS)
+    assert codes.lists is not None
+    places = vector_lists.places(codes.lists)
+    assert int8_codes.has_bounds(codes, ROWS, places)
+    assert int8_codes.has_bounds(codes, ROWS[::2], places[::2])
+    assert not int8_codes.has_bounds(codes, ROWS)
 
 
 def test_lists_with_too_few_rows_are_not_enough() -> None:
@@ -69,10 +74,8 @@ def test_lists_with_too_few_rows_are_not_enough() -> None:
     excluded = np.ones(len(ROWS), np.bool_)
     excluded[::500] = False
     query = QUERIES[0]
-    found = int8_codes.candidates(
-        codes, query, 12, excluded, lambda some: ROWS[some] @ query, exact=False
-    )
-    assert {*found.tolist()} == {*range(0, 6000, 500)}
+    found = int8_codes.candidates(codes, query, 12, excluded, floats, exact=False)
+    assert {*found.places.tolist()} == {*range(0, 6000, 500)}
 
 
 def test_identical_rows() -> None:

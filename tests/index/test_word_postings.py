@@ -159,6 +159,25 @@ def test_a_word_that_a_chunk_repeats_very_often() -> None:
     assert found == by_fts5(rows, [["often"]], every=False)
 
 
+@pytest.mark.parametrize(
+    ("chunks", "times", "kinds"),
+    [(256, 127, "u1 u1"), (257, 128, "u2 u2"), (65_536, 1, "u2 u1"), (65_537, 1, "u4 u1")],
+)
+def test_numbers_take_as_few_bytes_as_they_need(chunks: int, times: int, kinds: str) -> None:
+    rows: list[Row] = [(number, "", "run", "") for number in range(1, chunks)]
+    rows.append((chunks, "", "run tree " * times, ""))
+    made = make(rows)
+    assert f"{made.places.dtype.str[1:]} {made.counts.dtype.str[1:]}" == kinds
+    assert made.of("tree").places.tolist() == [chunks - 1]
+    assert made.of("tree").counts.tolist() == [TEXT * times]
+    assert len(made.of("run").places) == chunks
+    ranked = WordRanking([Part(made)]).rank(
+        phrases([["tree"]]), every=False, allowed=None, hidden=(), limit=3, count_phrase=counter([])
+    )
+    assert ranked is not None
+    assert [chunk_id for chunk_id, _ in ranked] == [chunks]
+
+
 def test_no_chunks() -> None:
     ranking = WordRanking([Part(make([]))])
     assert rank(ranking, [], [["word"]], every=False) == []

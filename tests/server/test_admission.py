@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import sys
@@ -206,8 +207,10 @@ def test_further_requests_are_answered_in_their_order(filled: Running) -> None:
 
 
 def test_busy_threads_leave_the_interpreter_to_the_event_loop(serve: Serve) -> None:
-    before = sys.getswitchinterval()
+    before, thresholds = sys.getswitchinterval(), gc.get_threshold()
     running = serve()
     assert sys.getswitchinterval() < before / 10
+    assert gc.get_threshold()[0] >= 50_000
     running.stop()
     assert sys.getswitchinterval() == before
+    assert gc.get_threshold() == thresholds

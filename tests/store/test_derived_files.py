@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kb.index import int8_codes
-from kb.store.sqlite import array_file, dense, fulltext, matrix, matrix_file, word_files, words
+from kb.store.sqlite import array_file, dense, fulltext, matrix_file, word_files, words
 from kb.store.sqlite.array_file import Content
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery
@@ -32,7 +32,7 @@ CHECKS = {"words": "words", "vectors": "vectors"}  # the names of the checks of 
 ARRAYS = {
     "words": ["ids", "lengths", "term_bytes", "term_ends", "starts", "places", "counts",
               "pair_bits", "pair_ends", "changed"],
-    "vectors": ["ids", "rows", "center", "codes", "scales"],
+    "vectors": ["ids", "center", "codes", "scales"],
 }  # fmt: skip
 ABOUT = {"words": ["store_id", "since", "mark"], "vectors": ["owner", "mark", "bounds"]}
 
@@ -43,7 +43,6 @@ def small_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "MIN_INDEXED_CHUNKS", 1)
     monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 1)
     monkeypatch.setattr(int8_codes, "MIN_ROWS", 1)
-    monkeypatch.setattr(matrix, "_CODED", 0)
 
 
 def make(path: Path, seed: int) -> SqliteStore:
@@ -184,6 +183,10 @@ def extreme(array: Any, place: int) -> Any:
     return changed
 
 
+def far(array: Any) -> Any:
+    return array.dtype.type(min(1_000_000, np.iinfo(array.dtype).max // 2))
+
+
 FORGERIES: dict[str, Callable[[Any], Any]] = {
     "missing": lambda array: None,
     "short": lambda array: array[:-1],
@@ -198,8 +201,8 @@ POINTERS = {
     "first": lambda array: extreme(array, 0),
     "middle": lambda array: extreme(array, len(array) // 2),
     "last": lambda array: extreme(array, -1),
-    "negative": lambda array: array - array.dtype.type(1_000_000),
-    "beyond": lambda array: array + array.dtype.type(1_000_000),
+    "negative": lambda array: array - far(array),
+    "beyond": lambda array: array + far(array),
     "constant": lambda array: array * array.dtype.type(0),
     "backward": lambda array: array[::-1].copy(),
 }
@@ -242,7 +245,7 @@ def _forge_arrays(
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("words", "ids"), ("words", "places"), ("words", "lengths"), ("vectors", "ids"),
-     ("vectors", "rows"), ("vectors", "codes"), ("vectors", "scales")],
+     ("vectors", "codes"), ("vectors", "scales")],
 )  # fmt: skip
 def test_numbers_that_are_only_wrong_are_found_by_doctor(
     store: SqliteStore, kind: str, name: str
@@ -273,6 +276,27 @@ def test_the_file_of_another_store(store: SqliteStore, tmp_path: Path, kind: str
     for source in FILES.values():  # of the same kind, and of the other one
         FILES[kind](store.path).write_bytes(source(other.path).read_bytes())
         assert answers(store.path) == before
+
+
+def test_a_file_of_an_earlier_version_loses_its_vectors(store: SqliteStore) -> None:
+    """Earlier versions wrote the vectors beside their codes."""
+    file = matrix_file.path_of(store.path)
+    before, short = answers(store.path), file.stat().st_size
+    vectors = store.vectors.dense_vectors(1, range(1, 61))
+    store.close()
+
+    def add_rows(_: Any, arrays: dict[str, Any]) -> None:
+        arrays["rows"] = np.array([vectors[one] for one in arrays["ids"].tolist()], np.float32)
+
+    forge(file, "vectors", add_rows)
+    long = file.read_bytes()
+    read_only = SqliteStore(store.path, read_only=True)
+    assert ask(read_only, QUERY, "numpy", 9) == before[-1]
+    read_only.close()
+    assert file.read_bytes() == long
+    assert faults(store.path, "vectors") == ["ok", "ok"]
+    assert answers(store.path) == before
+    assert file.stat().st_size == short
 
 
 def test_the_names_of_all_arrays(store: SqliteStore) -> None:

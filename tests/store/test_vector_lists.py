@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb.index import int8_codes, vector_lists
-from kb.store.sqlite import dense, matrix, matrix_file
+from kb.store.sqlite import dense, matrix_file
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters
 from tests.store.builders import put, write_vectors
@@ -22,7 +22,6 @@ np = pytest.importorskip("numpy")
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
     """300 chunks in 34 lists."""
     monkeypatch.setattr(int8_codes, "MIN_ROWS", 1)
-    monkeypatch.setattr(matrix, "_CODED", 0)
     monkeypatch.setattr(vector_lists, "MIN_ROWS", 100)
     monkeypatch.setattr(dense, "SMALL", 10)
     monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 10)

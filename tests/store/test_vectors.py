@@ -46,7 +46,6 @@ def small(
     """300 chunks, enough for a file."""
     if request.param == "codes":
         monkeypatch.setattr(int8_codes, "MIN_ROWS", 1)
-        monkeypatch.setattr(matrix, "_CODED", 0)
     monkeypatch.setattr(dense, "_MIN_FILE_ROWS", 10)
     store = SqliteStore(tmp_path / "kb.sqlite", vector_backend="sqlite-vec")
     for number in range(60):
@@ -466,5 +465,6 @@ def test_the_matrix_is_shared(small: SqliteStore) -> None:
     for thread in threads:
         thread.join()
     assert len({id(one) for one in seen}) == 1
-    assert not seen[0].rows.flags.owndata  # mapped
+    assert not seen[0].ids.flags.owndata  # mapped
+    assert (seen[0].rows is None) == (seen[0].codes is not None)
     assert matrix_file.path_of(small.path) == file_of(small)

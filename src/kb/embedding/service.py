@@ -36,6 +36,7 @@ class Encoders:
         self._config = config
         self._override = override
         self._cache: dict[str | None, Encoder] = {}
+        self._names: dict[tuple[str, str], str | None] = {}  # of earlier versions
         self._lock = threading.Lock()
 
     def current(self) -> Encoder | None:
@@ -84,10 +85,14 @@ class Encoders:
         from kb import models
 
         name = model.source or (self._override or self._config.models.encoder)
-        if name != model.name or not models.is_installed(name):
+        if name != model.name:
             return None
-        earlier = models.name_of_version(model.name, model.version)
-        return None if earlier in (None, name) else self.by_name(earlier)
+        key = name, model.version
+        if key not in self._names:  # looked up once: every search asks, and manifests are files
+            found = models.name_of_version(*key) if models.is_installed(name) else None
+            self._names[key] = None if found == name else found
+        earlier = self._names[key]
+        return None if earlier is None else self.by_name(earlier)
 
     def _override_for(self, model: StoredModel) -> Encoder | None:
         """The caller's encoder object, if it runs this model."""

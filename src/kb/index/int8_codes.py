@@ -7,7 +7,8 @@ the cosine by codes differs from the true one by at most
 
 so only rows whose cosine by codes is within this bound of the lowest score in the result can be
 among the nearest. That score is known once the rows that are best by their codes are scored
-exactly.
+exactly. For the rows within the bound, the rest of the query is rounded and multiplied as well: the
+second term is then almost zero, and fewer rows are left whose floats have to be read.
 
 With very many rows, the codes are in the order of inverted lists, and a search may compare only a
 few lists (see `vector_lists`). The bound then holds for the rows of those lists.
@@ -31,6 +32,13 @@ _BLOCK = 64
 _BLOCKS = 8  # at least this many for each result, else all rows are compared
 _ROUNDING = 1e-5  # more than the errors of float32 sums
 _LOWEST = -1e30  # excluded rows have -inf
+
+
+class Candidates(NamedTuple):
+    """Row numbers, in any order, and their vectors."""
+
+    places: NDArray[np.int64]
+    rows: NDArray[np.float32]
 
 
 class Codes(NamedTuple):
@@ -77,14 +85,18 @@ def _rows(rows: NDArray[np.float32], lists: Lists | None, part: slice) -> NDArra
     return rows[part] if lists is None else rows[lists.order[part]]
 
 
-def has_bounds(codes: Codes, rows: NDArray[np.float32]) -> bool:
-    """Whether the bounds of the codes hold for these rows, except for rounding."""
+def has_bounds(
+    codes: Codes, rows: NDArray[np.float32], places: NDArray[np.int64] | None = None
+) -> bool:
+    """Whether the bounds of the codes hold for these rows, except for rounding. `places` has the
+    place of each row among the codes; None if they are in the same order."""
     import numpy as np
 
     for start in range(0, len(rows), _BATCH):
         part = slice(start, start + _BATCH)
-        decoded = codes.codes[part] * codes.scales[part, None]
-        errors = np.linalg.norm(_rows(rows, codes.lists, part) - codes.center - decoded, axis=1)
+        at = part if places is None else places[part]
+        decoded = codes.codes[at] * codes.scales[at, None]
+        errors = np.linalg.norm(rows[part] - codes.center - decoded, axis=1)
         lengths = np.linalg.norm(decoded, axis=1)
         if not (errors <= codes.error + _ROUNDING).all():  # false for a NaN
             return False
@@ -105,62 +117,95 @@ def candidates(
     query: NDArray[np.float32],
     limit: int,
     excluded: NDArray[np.bool_] | None,
-    cosines: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    read: Callable[[NDArray[np.int64]], Candidates],
     *,
     exact: bool = True,
-) -> NDArray[np.int64]:
-    """The rows that may be among the `limit` nearest of those that are not `excluded`. `cosines`
-    computes the true cosines of a few rows, those that are best by their codes. Unless `exact`,
-    only the rows of the nearest lists, if there are lists."""
+    among: NDArray[np.int64] | None = None,
+) -> Candidates:
+    """The rows that may be among the `limit` nearest of those that are not `excluded`, or of those
+    whose codes are at `among`. `read` returns the floats of a few rows. Unless `exact`, only the
+    rows of the nearest lists, if there are lists."""
     import numpy as np
 
     (scale,), rounded = _round(query[None, :])
-    rest = float(np.linalg.norm(query - rounded[0] * scale))
-    bound = codes.error * float(np.linalg.norm(query)) + codes.length * rest + _ROUNDING
+    error = codes.error * float(np.linalg.norm(query))
+    rest = query - rounded[0] * scale
     parts = [slice(0, len(codes.codes))]
-    if codes.lists is not None and not exact:
+    if among is None and codes.lists is not None and not exact:
         parts = vector_lists.probe(codes.lists, query)
-    near = _near(codes, rounded, parts)
+    near = _near(codes, rounded, parts if among is None else [among])
     near *= scale
-    rows = _row_numbers(codes.lists, parts)
-    if excluded is not None:
-        near[excluded if rows is None else excluded[rows]] = -np.inf
+    if excluded is not None and among is None:
+        near[excluded[_row_numbers(codes.lists, parts)]] = -np.inf
 
-    def numbers(places: NDArray[np.int64]) -> NDArray[np.int64]:
-        return places if rows is None else rows[places].astype(np.int64)
+    def at(places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of these products among the codes."""
+        return _in_parts(parts, places) if among is None else among[places]
+
+    def floats(places: NDArray[np.int64]) -> Candidates:
+        lists, chosen = codes.lists, at(places)
+        return read(chosen if lists is None else lists.order[chosen].astype(np.int64))
 
     best = np.flatnonzero(near >= max(_last(near, limit), _LOWEST))
-    if len(best) < limit:
-        if len(near) < len(codes.codes):  # the lists have too few rows that are not excluded
-            return candidates(codes, query, limit, excluded, cosines)
-        return numbers(np.flatnonzero(near >= _LOWEST))
-    last = float(np.partition(cosines(numbers(best)), -limit)[-limit])
-    centered = last - float(np.dot(codes.center, query))
-    least = max(_LOWEST, centered - bound - cosine.slack(len(query)))
-    return numbers(np.flatnonzero(near >= least))
+    if len(best) < limit and among is None and len(near) < len(codes.codes):
+        # The lists have too few rows that are not excluded.
+        return candidates(codes, query, limit, excluded, read)
+    first = floats(best if len(best) >= limit else np.flatnonzero(near >= _LOWEST))
+    if len(first.places) < limit:
+        return first
+    cosines = np.einsum("ij,j->i", first.rows, query)
+    last = float(np.partition(cosines, -limit)[-limit])
+    last -= float(np.dot(codes.center, query)) + _ROUNDING + cosine.slack(len(query))
+    near[best] = -np.inf
+    far = error + codes.length * float(np.linalg.norm(rest))
+    more = np.flatnonzero(near >= max(_LOWEST, last - far))
+    if not len(more):
+        return first
+    (fine,), rounded = _round(rest[None, :])
+    far = error + codes.length * float(np.linalg.norm(rest - rounded[0] * fine))
+    closer = near[more] + fine * _near(codes, rounded, [at(more)])
+    second = floats(more[closer >= last - far])
+    return Candidates(
+        np.concatenate([first.places, second.places]), np.concatenate([first.rows, second.rows])
+    )
 
 
-def _near(codes: Codes, rounded: NDArray[np.int8], parts: Sequence[slice]) -> NDArray[np.float32]:
+def _near(
+    codes: Codes, rounded: NDArray[np.int8], parts: Sequence[slice | NDArray[np.int64]]
+) -> NDArray[np.float32]:
     """The products of a query's code with the codes of these parts, one after another."""
     import numpy as np
     import simsimd
 
-    near: NDArray[np.float32] = np.empty(sum(each.stop - each.start for each in parts), np.float32)
-    at = 0
-    for part in parts:
-        end = at + part.stop - part.start
-        near[at:end] = np.asarray(simsimd.cdist(rounded, codes.codes[part], metric="dot"))[0]
-        near[at:end] *= codes.scales[part]
-        at = end
+    sizes = [part.stop - part.start if isinstance(part, slice) else len(part) for part in parts]
+    near: NDArray[np.float32] = np.empty(sum(sizes), np.float32)
+    start = 0
+    for part, size in zip(parts, sizes, strict=True):
+        inside = near[start : start + size]
+        inside[:] = np.asarray(simsimd.cdist(rounded, codes.codes[part], metric="dot"))[0]
+        inside *= codes.scales[part]
+        start += size
     return near
 
 
-def _row_numbers(lists: Lists | None, parts: Sequence[slice]) -> NDArray[np.int32] | None:
-    """The row of each product; None if they are in the order of the rows."""
+def _in_parts(parts: Sequence[slice], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places among all codes of places among the codes of these parts."""
+    import numpy as np
+
+    starts = np.array([part.start for part in parts])
+    ends = np.cumsum([part.stop - part.start for part in parts])
+    part = np.searchsorted(ends, places, "right")
+    inside: NDArray[np.int64] = places - np.concatenate([np.zeros(1, np.int64), ends])[part]
+    inside += starts[part]
+    return inside
+
+
+def _row_numbers(lists: Lists | None, parts: Sequence[slice]) -> NDArray[np.int32] | slice:
+    """The row of each product."""
     import numpy as np
 
     if lists is None:
-        return None
+        return parts[0]
     return np.concatenate([lists.order[one] for one in parts])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kb.index import cosine
-from kb.types import ScoredChunk
+from kb.types import ScoredChunk, rank_chunks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,4 @@ def rescored(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredCh
     products = rows.astype(np.float64) * (query_row.astype(np.float64) * cosine.ONE)
     scores = np.clip(products.astype(np.int64).sum(axis=1) / cosine.ONE, -1.0, 1.0)
     order = np.lexsort((ids, -scores))[:limit]
-    pairs = zip(ids[order].tolist(), scores[order].tolist(), strict=True)
-    return [
-        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(pairs, start=1)
-    ]
+    return rank_chunks(ids[order].tolist(), scores[order].tolist())

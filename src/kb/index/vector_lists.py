@@ -73,6 +73,15 @@ def _means(rows: Rows, of_row: NDArray[np.int64], before: Rows) -> Rows:
     return means
 
 
+def places(lists: Lists) -> NDArray[np.int64]:
+    """The place of each row in `order`."""
+    import numpy as np
+
+    found = np.empty(len(lists.order), np.int64)
+    found[lists.order] = np.arange(len(found))
+    return found
+
+
 def probe(lists: Lists, query: Rows, share: float = SHARE) -> list[slice]:
     """The places in `order` of the lists that are nearest to a query, in ascending order."""
     import numpy as np

@@ -99,7 +99,9 @@ def _impact(
 ) -> NDArray[np.float64]:
     """What a phrase adds to the score of each candidate, by the formula of FTS5 with the same order
     of operations."""
-    counts = look_up(one.postings, candidates, chunks) * 0.5
+    import numpy as np
+
+    counts = look_up(one.postings, candidates, chunks).astype(np.float64) * 0.5
     impact: NDArray[Any] = one.idf * (counts * (K1 + 1.0) / (counts + norms))
     return impact
 

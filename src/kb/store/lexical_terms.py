@@ -10,7 +10,7 @@ from math import inf, log
 
 from kb.text.normalize import bigrams
 from kb.text.tokenize import split_ngrams, stems_of
-from kb.types import LexicalQuery, ScoredChunk, TermFrequencies, TextMatches
+from kb.types import LexicalQuery, ScoredChunk, TermFrequencies, TextMatches, rank_chunks
 from kb.values import NamedTuple, Protocol
 
 # A term in a larger share of the chunks has almost no IDF, and takes most of the time.
@@ -71,12 +71,10 @@ def match(search: LexicalSearch, query: LexicalQuery, *, every: bool, limit: int
     return TextMatches(to_scores(rows), (), idf, frequencies)
 
 
-def to_scores(rows: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
+def to_scores(rows: Sequence[tuple[int, float]]) -> list[ScoredChunk]:
     """Map BM25 of FTS5, where lower is better, to [0, 1), where higher is better [001]."""
-    return [
-        ScoredChunk(chunk_id, abs(bm25) / (1.0 + abs(bm25)), rank)
-        for rank, (chunk_id, bm25) in enumerate(rows, start=1)
-    ]
+    scores = [abs(bm25) / (1.0 + abs(bm25)) for _, bm25 in rows]
+    return rank_chunks([chunk_id for chunk_id, _ in rows], scores)
 
 
 def _word_terms(words: Iterable[tuple[str, ...]]) -> list[Term]:

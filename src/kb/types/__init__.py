@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         TermFrequencies,
         TextMatches,
         VectorMatches,
+        rank_chunks,
     )
 
 # Closed vocabularies. A value outside them is an error that lists the valid ones.
@@ -115,7 +116,7 @@ _MODULES = {
     "ingest": "Block ChunkDraft Attributes DocumentDraft DocumentWrite Root FileState",
     "models": "ModelSpec ExamMark StoredModel TokenVectors Encoding ModelInfo Vector",
     "search": "Filters SearchRequest Query LexicalQuery ScoredChunk TermFrequencies TextMatches "
-    "VectorMatches Retrieval Degraded Hit Response",
+    "VectorMatches Retrieval Degraded Hit Response rank_chunks",
     "comparison": "Compared Overlap Comparison COMPARED",
     "passages": "Passage Rendering Node",
     "maps": "LibraryMap MapPoint",
@@ -207,6 +208,7 @@ __all__ = [
     "VectorMatches",
     "Work",
     "WrittenSentence",
+    "rank_chunks",
 ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import count
 
 from kb.types.citations import Citation
 from kb.values import TYPE_CHECKING, Any, NamedTuple, dataclass, field
@@ -106,6 +108,15 @@ class ScoredChunk(NamedTuple):
     chunk_id: int
     score: float
     rank: int
+
+
+# One call in C per chunk: a search ranks some 700 chunks.
+_to_chunk: Callable[[tuple[int, float, int]], ScoredChunk] = partial(tuple.__new__, ScoredChunk)
+
+
+def rank_chunks(chunk_ids: Iterable[int], scores: Iterable[float]) -> list[ScoredChunk]:
+    """The chunks with their scores and ranks, which start at 1, in the order given."""
+    return list(map(_to_chunk, zip(chunk_ids, scores, count(1))))
 
 
 class TermFrequencies(NamedTuple):

@@ -19,7 +19,7 @@ from kb.errors import check_choice
 from kb.search.ranking.calibration import identity
 from kb.search.retrievers import registry
 from kb.search.retrievers.registry import LEXICAL
-from kb.types import ScoredChunk
+from kb.types import ScoredChunk, rank_chunks
 from kb.values import dataclass, field
 
 FUSIONS = ("none", "rrf", "weighted", "convex")
@@ -193,7 +193,7 @@ def _rank(scores: Mapping[int, float], lists: Sequence[RankedList]) -> list[Scor
     words = next((ranked_list.ranked for ranked_list in lists if ranked_list.name == LEXICAL), ())
     lexical = {chunk: rank for chunk, _, rank in words}
     order = sorted((-score, lexical.get(chunk, inf), chunk) for chunk, score in scores.items())
-    return [ScoredChunk(chunk, -score, rank) for rank, (score, _, chunk) in enumerate(order, 1)]
+    return rank_chunks([chunk for *_, chunk in order], [-score for score, *_ in order])
 
 
 def _finite(scores: Iterable[tuple[int, float]]) -> dict[int, float]:

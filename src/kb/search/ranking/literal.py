@@ -21,7 +21,7 @@ from math import exp, fsum
 
 from kb.text.normalize import STOP_WORDS, unspaced_runs
 from kb.text.tokenize import fold, tokenize
-from kb.types import ScoredChunk
+from kb.types import ScoredChunk, rank_chunks
 from kb.values import NamedTuple
 
 VERBATIM, WORDS, RARE, NONE = 3, 2, 1, 0
@@ -227,7 +227,7 @@ def add_runs(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> li
     scores |= dict.fromkeys(sorted(found.keys() - scores.keys()), least)
     scores |= {chunk: _raise(scores[chunk], each.run) for chunk, each in found.items()}
     order = sorted(scores, key=scores.__getitem__, reverse=True)
-    return [ScoredChunk(chunk, scores[chunk], rank) for rank, chunk in enumerate(order, start=1)]
+    return rank_chunks(order, map(scores.__getitem__, order))
 
 
 def _raise(score: float, run: float) -> float:
@@ -248,7 +248,4 @@ def put_first(ranked: Sequence[ScoredChunk], found: Mapping[int, Evidence]) -> l
     first.sort(key=lambda one: -level[one.chunk_id])
     order = first + [one for one in ranked if one.chunk_id not in level]
     ceilings = list(accumulate((one.score for one in reversed(order)), max))
-    return [
-        ScoredChunk(one.chunk_id, score, rank)
-        for rank, (one, score) in enumerate(zip(order, reversed(ceilings), strict=True), start=1)
-    ]
+    return rank_chunks([one.chunk_id for one in order], reversed(ceilings))

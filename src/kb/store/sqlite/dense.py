@@ -99,7 +99,13 @@ class DenseIndex:
         allowed = None if seen.select is None else self._filters.chunk_ids(connection, seen)
         current = self.current(connection, model)
         return matrix.nearest(
-            current, query, allowed=allowed, hidden=seen.hidden, limit=limit, exact=exact
+            connection,
+            current,
+            query,
+            allowed=allowed,
+            hidden=seen.hidden,
+            limit=limit,
+            exact=exact,
         )
 
     def current(self, connection: apsw.Connection, model: StoredModel) -> Matrix:
@@ -131,12 +137,14 @@ class DenseIndex:
         owner = _owner(connection, model)
         sidecar = matrix_file.read(self._database.path, owner)
         if sidecar is not None and _precedes(connection, sidecar.mark, mark):
-            earlier = matrix.of_sidecar(model.model_id, sidecar)
+            earlier = matrix.of_sidecar(model, sidecar)
+            if sidecar.is_outdated:  # without the vectors, the file is a quarter as long
+                earlier = self._save(earlier, model, owner)
             if made := matrix.update(connection, earlier, model, mark):
                 return made
         made = matrix.build(connection, model, mark)
         is_old = sidecar is not None and sidecar.mark.change > mark.change
-        return made if is_old else self._save(made, owner)
+        return made if is_old else self._save(made, model, owner)
 
     def build(self, connection: apsw.Connection, model: StoredModel) -> None:
         """Write the file if many vectors have changed. If there are very many, divide them into
@@ -148,10 +156,10 @@ class DenseIndex:
             return
         with pause_deadline():
             listed = matrix.build(connection, model, embeddings.mark(connection), listed=True)
-            self._save(listed, _owner(connection, model))
+            self._save(listed, model, _owner(connection, model))
         self.forget()
 
-    def _save(self, made: Matrix, owner: matrix_file.Owner) -> Matrix:
+    def _save(self, made: Matrix, model: StoredModel, owner: matrix_file.Owner) -> Matrix:
         """Write the matrix to a file for other processes, and map it from there, if possible."""
         from kb.store.sqlite import matrix
 
@@ -162,7 +170,7 @@ class DenseIndex:
             return made
         sidecar = matrix_file.read(path, owner)
         same = sidecar is not None and sidecar.mark == made.mark
-        return matrix.of_sidecar(made.model_id, sidecar) if sidecar and same else made
+        return matrix.of_sidecar(model, sidecar) if sidecar and same else made
 
     # --- derived indexes --------------------------------------------------------------------------
 
@@ -184,11 +192,11 @@ class DenseIndex:
             return "it is damaged, or belongs to another store or model"
         if not _precedes(connection, sidecar.mark, mark):
             return "it is out of date"
-        earlier = matrix.of_sidecar(model.model_id, sidecar)
+        earlier = matrix.of_sidecar(model, sidecar)
         made = matrix.update(connection, earlier, model, mark)
         if made is None:  # the next search rebuilds it
             return None
-        same = matrix.agree(made, matrix.build(connection, model, mark))
+        same = matrix.agrees(made, *matrix.read_all(connection, model))
         return None if same else "its numbers differ"
 
 

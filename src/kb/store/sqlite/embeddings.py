@@ -384,12 +384,20 @@ def retry(connection: apsw.Connection, model_id: int, doc_id: int | None = None)
 def dense_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, Vector[float]]:
-    rows = connection.execute(
+    stored = dense_bytes(connection, model_id, list(chunk_ids))
+    return {chunk_id: cosine.from_bytes(dense) for chunk_id, dense in stored.items()}
+
+
+def dense_bytes(
+    connection: apsw.Connection, model_id: int, chunk_ids: Sequence[int]
+) -> dict[int, bytes]:
+    """The vectors of these chunks as they are stored."""
+    rows: Any = connection.execute(
         "SELECT chunk_id, dense FROM embeddings WHERE chunk_id IN (SELECT value FROM json_each(?)) "
         "AND model_id = ? AND state = 'ready'",
-        (json.dumps(list(chunk_ids)), model_id),
+        (json.dumps(chunk_ids), model_id),
     )
-    return {chunk_id: cosine.from_bytes(dense) for chunk_id, dense in rows}
+    return dict(rows)
 
 
 def sparse_vectors(

@@ -3,13 +3,17 @@
 A matrix belongs to one state of the store. The matrix of a later state is derived from it: changed
 rows are marked as dead, and their new vectors are kept in a second, small matrix. When the second
 matrix grows too large, all vectors are read again, and written to a file for other processes.
+
+Of many vectors, a matrix has only the codes. The floats of the few rows that may be among the
+nearest are read from the store, in the transaction of the search.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,6 +22,7 @@ import apsw
 from kb import deadline
 from kb.errors import StoreUnusable
 from kb.index import cosine, int8_codes, vector_lists
+from kb.index.int8_codes import Candidates
 from kb.index.rescoring import rescored
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
@@ -36,24 +41,24 @@ if TYPE_CHECKING:
 _BATCH = 4096  # rows read at a time
 _SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
 _GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
-_MAX_GATHERED = 20_000  # for more, the codes of all rows are faster
-_CODED = 8  # if at most one row in this many is wanted, codes select the candidates
 _FEW = 1000  # so few changed rows never cause a full read
 _SHARE = 16  # nor does one changed row in this many
+_CACHE_BYTES = 16 << 20  # of vectors that recent searches have read
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Matrix:
     """The ready vectors of a model in one state of the store. Immutable."""
 
     model_id: int
     mark: Mark
     ids: Ids  # in ascending order
-    rows: Rows
-    dead: Ids  # positions in `rows` that are dead
+    rows: Rows | None  # None if there are codes
+    dead: Ids  # positions in `ids` that are dead
     new_ids: Ids  # in ascending order
     new_rows: Rows
-    codes: Codes | None = None  # of `rows`
+    codes: Codes | None = None
+    recent: dict[int, bytes] = field(default_factory=dict)  # vectors of `ids` that were read
 
     @property
     def drift(self) -> int:
@@ -63,22 +68,37 @@ class Matrix:
         """The content of the file; only for a matrix without changed rows."""
         return Sidecar(self.mark, self.ids, self.rows, self.codes)
 
+    @cached_property
+    def code_places(self) -> Ids | None:
+        """The place of each row among the codes; None if they are in the same order."""
+        lists = None if self.codes is None else self.codes.lists
+        return None if lists is None else vector_lists.places(lists)
+
 
 # --- building -------------------------------------------------------------------------------------
 
 
-def of_sidecar(model_id: int, sidecar: Sidecar) -> Matrix:
+def of_sidecar(model: StoredModel, sidecar: Sidecar) -> Matrix:
     import numpy as np
 
-    none = np.empty(0, np.int64)
-    mark, ids, rows, codes = sidecar
-    return Matrix(model_id, mark, ids, rows, none, none, rows[:0], codes)
+    none, no_rows = np.empty(0, np.int64), np.empty((0, model.dimension), np.float32)
+    mark, ids, rows, codes, _ = sidecar
+    return Matrix(model.model_id, mark, ids, rows, none, none, no_rows, codes)
 
 
 def build(
     connection: apsw.Connection, model: StoredModel, mark: Mark, *, listed: bool = False
 ) -> Matrix:
     """Read every vector from the store. With `listed`, very many vectors are divided into lists."""
+    ids, rows = read_all(connection, model)
+    if len(ids) < int8_codes.MIN_ROWS or not int8_codes.is_available():
+        return of_sidecar(model, Sidecar(mark, ids, rows))
+    lists = vector_lists.build(rows) if listed and len(ids) >= vector_lists.MIN_ROWS else None
+    return of_sidecar(model, Sidecar(mark, ids, None, int8_codes.encode(rows, lists)))
+
+
+def read_all(connection: apsw.Connection, model: StoredModel) -> tuple[Ids, Rows]:
+    """Every vector of the store, ordered by chunk id."""
     import numpy as np
 
     ids = np.empty(model.ready, np.int64)
@@ -93,12 +113,7 @@ def build(
         ids[start:end] = [chunk_id for chunk_id, _ in batch]
         rows[start:end] = _unpacked([dense for _, dense in batch], model.dimension)
         start = end
-    rows = rows[:start]
-    codes = None
-    if start >= int8_codes.MIN_ROWS and int8_codes.is_available():
-        lists = vector_lists.build(rows) if listed and start >= vector_lists.MIN_ROWS else None
-        codes = int8_codes.encode(rows, lists)
-    return of_sidecar(model.model_id, Sidecar(mark, ids[:start], rows, codes))
+    return ids[:start], rows[:start]
 
 
 def can_be_listed(matrix: Matrix) -> bool:
@@ -135,28 +150,27 @@ def update(
         ids[order],
         rows[order],
         earlier.codes,
+        earlier.recent,  # the changed ones are dead
     )
 
 
-def agree(one: Matrix, other: Matrix) -> bool:
-    """Whether both matrices have the same vectors, bit for bit, and codes that fit them."""
+def agrees(matrix: Matrix, ids: Ids, rows: Rows) -> bool:
+    """Whether these are the vectors of the matrix, bit for bit, or its codes fit them."""
     import numpy as np
 
-    (ids, rows), (other_ids, other_rows) = _live(one), _live(other)
-    if not (np.array_equal(ids, other_ids) and np.array_equal(rows, other_rows)):
+    live = np.setdiff1d(np.arange(len(matrix.ids)), matrix.dead, assume_unique=True)
+    own_ids = np.concatenate([matrix.ids[live], matrix.new_ids])
+    order = np.argsort(own_ids)
+    if not np.array_equal(own_ids[order], ids):
         return False
-    return all(
-        each.codes is None or int8_codes.has_bounds(each.codes, each.rows) for each in (one, other)
-    )
-
-
-def _live(matrix: Matrix) -> tuple[Ids, Rows]:
-    import numpy as np
-
-    kept = np.setdiff1d(np.arange(len(matrix.ids)), matrix.dead, assume_unique=True)
-    ids = np.concatenate([matrix.ids[kept], matrix.new_ids])
-    order = np.argsort(ids)
-    return ids[order], np.concatenate([matrix.rows[kept], matrix.new_rows])[order]
+    by_place = np.empty_like(rows)
+    by_place[order] = rows
+    if not np.array_equal(by_place[len(live) :], matrix.new_rows):
+        return False
+    if matrix.codes is None:
+        return matrix.rows is not None and np.array_equal(by_place[: len(live)], matrix.rows[live])
+    at = live if matrix.code_places is None else matrix.code_places[live]
+    return int8_codes.has_bounds(matrix.codes, by_place[: len(live)], at)
 
 
 def _unpacked(blobs: Sequence[bytes], dimension: int) -> Rows:
@@ -180,6 +194,7 @@ def stacked(vectors: Sequence[Vector[float]], dimension: int) -> Rows:
 
 
 def nearest(
+    connection: apsw.Connection,
     matrix: Matrix,
     query: Vector[float],
     *,
@@ -189,77 +204,128 @@ def nearest(
     exact: bool = False,
 ) -> list[ScoredChunk]:
     """The best rows among the `allowed` chunks (None: all) that are not `hidden`. Unless `exact` or
-    filtered, those of the nearest lists, if there are lists."""
+    filtered, those of the nearest lists, if there are lists. `connection` sees the state of the
+    matrix."""
     import numpy as np
 
     query_row = np.frombuffer(query, np.float32)
     out = np.array(hidden, np.int64)
-    candidates = [
-        _candidates(
-            matrix.ids,
-            matrix.rows,
-            query_row,
-            matrix.dead,
-            allowed,
-            out,
-            limit,
-            matrix.codes,
-            exact=exact or allowed is not None,
-        ),
-        _candidates(
-            matrix.new_ids, matrix.new_rows, query_row, matrix.dead[:0], allowed, out, limit
-        ),
-    ]
-    cosines = np.concatenate([each[1] for each in candidates])
-    chosen = np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(len(query_row)))
-    first = len(candidates[0][1])
-    split = np.searchsorted(chosen, first)
-    old, new = candidates[0][0][chosen[:split]], candidates[1][0][chosen[split:] - first]
-    ids = np.concatenate([matrix.ids[old], matrix.new_ids[new]])
-    rows = np.concatenate([matrix.rows[old], matrix.new_rows[new]])
-    return rescored(ids, rows, query_row, limit)
+    if matrix.rows is None:
+        places, rows = _by_codes(connection, matrix, query_row, allowed, out, limit, exact=exact)
+    else:
+        places, rows = _by_floats(
+            matrix.ids, matrix.rows, query_row, matrix.dead, allowed, out, limit
+        )
+    none = matrix.dead[:0]
+    new = _by_floats(matrix.new_ids, matrix.new_rows, query_row, none, allowed, out, limit)
+    ids = np.concatenate([matrix.ids[places], matrix.new_ids[new.places]])
+    rows = np.concatenate([rows, new.rows])
+    chosen = _close(_products(rows, query_row), limit, len(query_row))
+    return rescored(ids[chosen], rows[chosen], query_row, limit)
 
 
-def _candidates(
-    ids: Ids,
-    rows: Rows,
+def _by_floats(
+    ids: Ids, rows: Rows, query_row: Rows, dead: Ids, allowed: Ids | None, hidden: Ids, limit: int
+) -> Candidates:
+    """The rows that may be among the best, by their floats."""
+    import numpy as np
+
+    out = _out(ids, dead, hidden)
+    if allowed is not None:
+        places = _allowed_places(ids, allowed, out)
+        cosines = (
+            _products(rows[places], query_row)
+            if len(places) * _GATHERED <= len(ids)
+            else _products(rows, query_row)[places]
+        )
+    else:
+        places, cosines = np.arange(len(ids)), _products(rows, query_row)
+        cosines[out] = -2
+    places = places[_close(cosines, limit, len(query_row))]
+    return Candidates(places, rows[places])
+
+
+def _by_codes(
+    connection: apsw.Connection,
+    matrix: Matrix,
     query_row: Rows,
-    dead: Ids,
     allowed: Ids | None,
     hidden: Ids,
     limit: int,
-    codes: Codes | None = None,
     *,
-    exact: bool = True,
-) -> tuple[Ids, Rows]:
-    """The row numbers of candidates, and the cosine of each; -2 for rows that are excluded. With
-    `codes`, only rows that may be among the best `limit` ones."""
+    exact: bool,
+) -> Candidates:
+    """The rows that may be among the best, by their codes."""
     import numpy as np
 
-    out = np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
-    places = None
-    if allowed is not None:
-        places = _places(ids, allowed)
-        if len(out):
-            places = places[np.isin(places, out, assume_unique=True, invert=True)]
-        if len(places) * _GATHERED <= len(ids) and (codes is None or len(places) <= _MAX_GATHERED):
-            return places, _products(rows[places], query_row)
-    if codes is not None and limit * _CODED <= len(ids):
-        excluded = _excluded(len(ids), out, places)
-        near = int8_codes.candidates(
-            codes,
-            query_row,
-            limit,
-            excluded,
-            lambda some: _products(rows[some], query_row),
-            exact=exact,
-        )
-        return near, _products(rows[near], query_row)
-    cosines = _products(rows, query_row)
-    if places is not None:
-        return places, cosines[places]
-    cosines[out] = -2
-    return np.arange(len(ids)), cosines
+    assert matrix.codes is not None
+    out, among, excluded = _out(matrix.ids, matrix.dead, hidden), None, None
+    places = None if allowed is None else _allowed_places(matrix.ids, allowed, out)
+    if places is not None and len(places) * _GATHERED <= len(matrix.ids):
+        among = places if matrix.code_places is None else matrix.code_places[places]
+    else:
+        excluded = _excluded(len(matrix.ids), out, places)
+
+    def read(places: Ids) -> Candidates:
+        deadline.check()
+        ids = matrix.ids[places].tolist()
+        stored = _read_vectors(connection, matrix, ids)
+        if len(stored) < len(ids):  # the file is damaged
+            places = places[[one in stored for one in ids]]
+        vectors = [stored[one] for one in ids if one in stored]
+        return Candidates(places, _unpacked(vectors, len(query_row)))
+
+    if (among is not None and not len(among)) or not len(matrix.ids):
+        return Candidates(np.empty(0, np.int64), np.empty((0, len(query_row)), np.float32))
+    return int8_codes.candidates(
+        matrix.codes,
+        query_row,
+        limit,
+        excluded,
+        read,
+        exact=exact or allowed is not None,
+        among=among,
+    )
+
+
+def _read_vectors(
+    connection: apsw.Connection, matrix: Matrix, ids: Sequence[int]
+) -> dict[int, bytes]:
+    """The vectors of these chunks, as they are stored. Searches read some of them again and
+    again."""
+    recent = matrix.recent
+    stored = {one: vector for one in ids if (vector := recent.get(one)) is not None}
+    if missing := [one for one in ids if one not in stored]:
+        read = embeddings.dense_bytes(connection, matrix.model_id, missing)
+        if (len(recent) + len(read)) * 4 * matrix.new_rows.shape[1] > _CACHE_BYTES:
+            recent.clear()
+        recent.update(read)
+        stored |= read
+    return stored
+
+
+def _out(ids: Ids, dead: Ids, hidden: Ids) -> Ids:
+    """The places of dead and hidden rows."""
+    import numpy as np
+
+    return np.concatenate([dead, _places(ids, hidden)]) if len(hidden) else dead
+
+
+def _allowed_places(ids: Ids, allowed: Ids, out: Ids) -> Ids:
+    """The places of allowed rows, without those in `out`."""
+    import numpy as np
+
+    places = _places(ids, allowed)
+    if not len(out):
+        return places
+    return places[np.isin(places, out, assume_unique=True, invert=True)]
+
+
+def _close(cosines: Rows, limit: int, dimension: int) -> NDArray[np.intp]:
+    """Which of these cosines may be among the best."""
+    import numpy as np
+
+    return np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(dimension))
 
 
 def _excluded(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:

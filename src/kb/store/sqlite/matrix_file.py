@@ -1,4 +1,8 @@
-"""The matrix of vectors in a file beside the store (see `array_file`)."""
+"""The matrix of vectors in a file beside the store (see `array_file`).
+
+Of many vectors, the file has only the codes: a search reads the floats of the few vectors that may
+be among the nearest from the store, which has them anyway.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kb.index import int8_codes
 from kb.index.int8_codes import Codes
 from kb.index.vector_lists import Lists
 from kb.store.sqlite import array_file
@@ -20,12 +25,13 @@ _KIND = "vectors"
 
 
 class Sidecar(NamedTuple):
-    """The content of the file."""
+    """The content of the file: the codes of the vectors, or the vectors if there are few."""
 
     mark: Mark
     ids: NDArray[np.int64]  # ascending
-    rows: NDArray[np.float32]
-    codes: Codes | None = None  # of the rows, if there are many
+    rows: NDArray[np.float32] | None
+    codes: Codes | None = None
+    is_outdated: bool = False  # written by an earlier version, with codes and vectors
 
 
 class Owner(NamedTuple):
@@ -51,11 +57,11 @@ def read(store: Path, owner: Owner) -> Sidecar | None:
         ids = array_file.check_array(content, "ids", "i8", -1)
         array_file.check_ascending(ids)
         shape = (len(ids), owner.dimension)
-        rows = array_file.check_array(content, "rows", "f4", *shape)
-        codes = None
-        if content.about["bounds"] is not None:
-            codes = _codes(content, *shape)
-        return Sidecar(mark, ids, rows, codes)
+        if content.about["bounds"] is None:
+            return Sidecar(mark, ids, array_file.check_array(content, "rows", "f4", *shape))
+        if not int8_codes.is_available():
+            return None
+        return Sidecar(mark, ids, None, _codes(content, *shape), "rows" in content.arrays)
 
     return array_file.read(path_of(store), _KIND, parse)
 
@@ -89,7 +95,9 @@ def _lists(content: Content, count: int, dimension: int) -> Lists:
 def write(store: Path, owner: Owner, sidecar: Sidecar) -> bool:
     """Write the file atomically. Returns False if that is not possible."""
     codes, bounds = sidecar.codes, None
-    arrays: dict[str, NDArray[Any]] = {"ids": sidecar.ids, "rows": sidecar.rows}
+    arrays: dict[str, NDArray[Any]] = {"ids": sidecar.ids}
+    if sidecar.rows is not None:
+        arrays["rows"] = sidecar.rows
     if codes is not None:
         arrays |= {"center": codes.center, "codes": codes.codes, "scales": codes.scales}
         bounds = (codes.error, codes.length)

@@ -11,7 +11,7 @@ import json
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -29,7 +29,7 @@ from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.store.sqlite.visibility import FilterCache, Visible, chunk_ids, visible
-from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches
+from kb.types import Filters, ScoredChunk, StoredModel, VectorMatches, rank_chunks
 
 if TYPE_CHECKING:
     from kb.store.sqlite.matrix import Ids
@@ -304,7 +304,5 @@ def _places(ids: Ids, wanted: Ids) -> Ids:
     return there
 
 
-def _rank(scored: Iterable[tuple[int, float]]) -> list[ScoredChunk]:
-    return [
-        ScoredChunk(chunk_id, score, rank) for rank, (chunk_id, score) in enumerate(scored, start=1)
-    ]
+def _rank(scored: Sequence[tuple[int, float]]) -> list[ScoredChunk]:
+    return rank_chunks([chunk_id for chunk_id, _ in scored], [score for _, score in scored])

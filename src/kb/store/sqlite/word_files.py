@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,16 +66,21 @@ class Chain(NamedTuple):
         return self.layers[-1].mark
 
 
-def paths(store: Path) -> list[Path]:
+@lru_cache
+def paths(store: Path) -> tuple[Path, ...]:
     """The possible paths of the files. The first file has all chunks."""
     first = store.with_name(f"{store.name}-{_KIND}")
-    return [first, *(first.with_name(f"{first.name}-{n}") for n in range(1, MAX_FILES))]
+    return first, *(first.with_name(f"{first.name}-{n}") for n in range(1, MAX_FILES))
 
 
-def identity(store: Path) -> tuple[tuple[int, ...] | None, ...] | None:
+def identity(store: Path) -> tuple[tuple[int, ...], ...] | None:
     """A value that changes with any of the files; None if there is none."""
-    known = tuple(map(array_file.identity, paths(store)))
-    return known if known[0] is not None else None
+    known = []
+    for path in paths(store):
+        if (one := array_file.identity(path)) is None:
+            break  # the chain ends here: later files are not read
+        known.append(one)
+    return tuple(known) or None
 
 
 def read(store: Path, store_id: str) -> Chain | None:
@@ -165,14 +171,16 @@ def _parse(content: Content) -> tuple[str, Layer]:
     def array(name: str, dtype: str, *shape: int) -> NDArray[Any]:
         return array_file.check_array(content, name, dtype, *shape)
 
+    def unsigned(name: str) -> str:
+        return f"u{min(4, content.arrays[name].dtype.itemsize)}"
+
     since, mark = (
         Mark(*array_file.check_numbers(content.about[name], len(Mark._fields)))
         for name in ("since", "mark")
     )
     changed = array("changed", "i8", -1)
     ids, term_ends = array("ids", "i8", -1), array("term_ends", "i8", -1)
-    places = array("places", "u4", -1)
-    kind = "u4" if content.arrays["counts"].dtype.itemsize == 4 else "u2"
+    places = array("places", unsigned("places"), -1)
     postings = Postings(
         ids=ids,
         lengths=array("lengths", "u4", len(ids)),
@@ -180,7 +188,7 @@ def _parse(content: Content) -> tuple[str, Layer]:
         term_ends=term_ends,
         starts=array("starts", "i8", len(term_ends) + 1),
         places=places,
-        counts=array("counts", kind, len(places)),
+        counts=array("counts", unsigned("counts"), len(places)),
         pair_bits=array("pair_bits", "u1", -1),
         pair_ends=array("pair_ends", "i8", len(ids)),
     )
