@@ -41,7 +41,11 @@ EXPRESSIONS = [
 SPEC = ModelSpec("tiny", "1", 8, PARTS | {"dense"})
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=lambda count: f"{count} partitions")
+@pytest.fixture(
+    scope="module",
+    params=[1, pytest.param(3, marks=pytest.mark.slow)],
+    ids=lambda count: f"{count} partitions",
+)
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres: Server
 ) -> Iterator[tuple[Store, Store]]:
