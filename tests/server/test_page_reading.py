@@ -217,6 +217,69 @@ def test_recent_and_saved_searches(wordy: Running, open_page: Open) -> None:
     expect(hits(page).first).to_be_visible()
 
 
+def test_recent_searches_are_whole_queries(wordy: Running, open_page: Open) -> None:
+    """Every key starts a search, and the beginnings of a query are not worth remembering."""
+    page = open_page(wordy)
+    for query in ("retry", "battery"):
+        page.fill("#query", "")
+        for end in range(3, len(query) + 1):
+            search(page, query[:end])
+    for end in range(len("battery") - 1, 2, -1):  # deleting it again
+        search(page, "battery"[:end])
+    page.fill("#query", "")
+    links = page.locator(".searches a")
+    expect(links).to_have_text(["battery", "retry"])
+    page.fill("#query", "bat")
+    page.locator("#query").press("Enter")
+    expect(hits(page).first.locator("h2 a")).to_be_focused()
+    page.fill("#query", "")
+    expect(links).to_have_text(["bat", "battery", "retry"])
+
+
+def test_text_of_an_input_method_is_searched_when_it_is_finished(
+    serve: Serve, open_page: Open
+) -> None:
+    running = serve()
+    running.kb.add("用水泵排水", title="Pump")
+    page = open_page(running)
+    queries: list[str] = []
+    page.on(
+        "request",
+        lambda request: (
+            queries.append(request.post_data_json["query"])
+            if request.url.endswith("/search")
+            else None
+        ),
+    )
+    keyboard = page.context.new_cdp_session(page)
+    for text in ("shui", "shui beng"):
+        keyboard.send(
+            "Input.imeSetComposition",
+            {"text": text, "selectionStart": len(text), "selectionEnd": len(text)},
+        )
+    keyboard.send("Input.insertText", {"text": "水泵"})
+    expect(hits(page)).to_have_count(1)
+    assert set(queries) == {"水泵"}
+
+
+def test_more_hits_are_not_counted_again(serve: Serve, open_page: Open) -> None:
+    running = serve()
+    for number in range(15):
+        running.kb.add(f"Heron number {number}.")
+    page = open_page(running)
+    with page.expect_response(lambda response: response.url.endswith("/facets")):
+        search(page, "heron")
+    counts: list[str] = []
+    page.on(
+        "request", lambda request: counts.append(request.url) if "/facets" in request.url else None
+    )
+    page.locator("#load-more").click()
+    expect(hits(page)).to_have_count(15)
+    with page.expect_response(lambda response: response.url.endswith("/facets")):
+        search(page, "number")
+    assert len(counts) == 1
+
+
 def test_weight(wordy: Running) -> None:
     """The page weighs at most 300 kB before a PDF is opened."""
     from importlib import resources

@@ -24,6 +24,7 @@ export function buildFilters(onChange) {
     count();
     onChange();
   };
+  $("facets").addEventListener("submit", (event) => event.preventDefault()); // Enter in a field
   show(
     $("facets"),
     h("p", { class: "counted", id: "counted" }),
