@@ -5,7 +5,7 @@ import { ask } from "./ask.js";
 import { showCompared } from "./compare.js";
 import { $, h, show } from "./dom.js";
 import { t, translatePage } from "./i18n.js";
-import { buildFilters, showCounts, showStored, syncFilters } from "./filters.js";
+import { buildFilters, showCounts, showFolders, showStored, syncFilters } from "./filters.js";
 import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
@@ -25,7 +25,7 @@ import {
   showWelcome,
 } from "./results.js";
 import { isSaved, rememberHits, rememberQuery, toggleSaved } from "./searches.js";
-import { read, request, state, write } from "./state.js";
+import { filters, read, request, state, write } from "./state.js";
 
 const DEBOUNCE_MS = 30; // the pause in typing after which a search replaces one that still runs
 const COUNT_DELAY_MS = 150; // the pause after which the documents of a query are counted
@@ -137,6 +137,7 @@ async function runSearch(controller) {
 async function showResponse(response, controller, more = false) {
   response.hits = groupHits(response.hits);
   rememberHits(response.query, response.hits);
+  showFolders(response.hits);
   showNotices(response.degraded, actions);
   $("meta").textContent =
     t("{n} passage in {ms} ms|{n} passages in {ms} ms", {
@@ -185,7 +186,7 @@ async function answer(controller) {
 async function compare(controller) {
   const compared = await get(
     "/search/compare-methods",
-    { q: state.query, top: 10, ...state.filters },
+    { q: state.query, top: 10, ...filters() },
     controller.signal,
   );
   if (controller.signal.aborted) return;
@@ -200,7 +201,7 @@ async function similar(to) {
   await reportErrors(async () => {
     const response = await get(
       "/similar",
-      { to, explain: state.explain, ...state.filters },
+      { to, explain: state.explain, ...filters() },
       controller.signal,
     );
     $("workspace").classList.remove("comparing");
