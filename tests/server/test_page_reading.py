@@ -128,11 +128,14 @@ def test_previous_and_next_hit(guide: Running, open_page: Open) -> None:
 
 def test_tables_code_and_pages(guide: Running, open_page: Open) -> None:
     page = open_page(guide)
+    search(page, "lamp")
     base = page.url.split("#")[0]
     page.goto(f"{base}read/lib/loads.csv#L3")
     expect(page.locator("tr.cited td").first).to_have_text("red lamp")
     page.goto(f"{base}read/lib/mast.py#L2")
     expect(page.locator(".line.cited")).to_have_attribute("data-n", "2")
+    page.goto(f"{base}read/lib/mast.py#L1")
+    expect(page.locator(".line.cited mark")).to_have_text("lamp")
     page.goto(f"{base}read/lib/paper.pdf#page=2")
     expect(page.locator("#page\\=2 img")).to_have_attribute("alt", "Page 2 of 4")
     expect(page.locator(".sheet")).to_have_count(4)
@@ -154,6 +157,35 @@ def test_a_document_with_several_tables_has_no_violation(serve: Serve, open_page
     page = open_page(running, "read/note:1", reduced_motion="reduce")
     expect(page.locator("#document table")).to_have_count(2)
     assert Axe().run(page).response["violations"] == []
+
+
+def test_a_page_that_cannot_be_shown_is_reported(guide: Running, open_page: Open) -> None:
+    page = open_page(guide)
+    failure = {"code": "deadline", "message": "no answer within 10 s", "hint": "try again"}
+    page.route("**/page-images*", lambda route: route.fulfill(status=504, json=failure))
+    page.goto(f"{guide.url}/read/lib/paper.pdf#page=2")
+    expect(page.get_by_role("alert")).to_contain_text("no answer within 10 s")
+
+
+def test_a_citation_is_copied(guide: Running, open_page: Open) -> None:
+    page = open_page(guide)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{guide.url}/read/lib/guide.md#L3")
+    copy = page.locator("#tools button").first
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    uri = "lib/guide.md#L3"
+    assert page.evaluate("navigator.clipboard.readText()") == uri
+    # Without a secure connection, browsers have no clipboard.
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.reload()
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    expect(copy).to_be_focused()
+    page.evaluate("document.execCommand = () => false")
+    copy.click()
+    expect(copy).to_have_text("The browser does not allow copying")
 
 
 def test_a_document_that_does_not_exist(guide: Running, open_page: Open) -> None:

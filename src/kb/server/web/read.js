@@ -137,6 +137,7 @@ function showHitLinks(uri) {
 async function markPassage(article, { start, end }) {
   const blocks = [...article.querySelectorAll("[data-start]")].filter(
     (block) =>
+      !block.matches(".visually-hidden") &&
       !block.querySelector("[data-start]") &&
       Number(block.dataset.start) <= (end ?? start) &&
       Number(block.dataset.end) >= start,
