@@ -96,7 +96,7 @@ def edit_command(
     ttl: str | None,
     no_embed: bool,
 ) -> int:
-    """Change a note: its text in your editor, or what the options name.
+    """Change a note, in your editor or by options.
 
     NOTE is the path of a note, such as note:12, and N the number of a hit of the last search. TEXT
     replaces the text without an editor; - reads it from stdin. Without TEXT and options, the note
