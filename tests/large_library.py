@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kb.store.sqlite.store import SqliteStore
@@ -137,10 +137,10 @@ def _vocabulary() -> list[str]:
 
 
 def _batches(store: SqliteStore) -> Iterator[list[tuple[int, str]]]:
-    last = 0
+    last: Any = 0
     while True:
         with store._database.reading() as connection:
-            rows = connection.execute(
+            rows: list[Any] = connection.execute(
                 "SELECT chunk_id, text FROM chunks WHERE chunk_id > ? ORDER BY chunk_id LIMIT ?",
                 (last, _BATCH),
             ).fetchall()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Request, expect
 
 from kb.server.guard import AccessRules
 from tests.browser import CHROMIUM
@@ -275,14 +276,12 @@ def test_text_of_an_input_method_is_searched_when_it_is_finished(
     running.kb.add("用水泵排水", title="Pump")
     page = open_page(running)
     queries: list[str] = []
-    page.on(
-        "request",
-        lambda request: (
-            queries.append(request.post_data_json["query"])
-            if request.url.endswith("/search")
-            else None
-        ),
-    )
+
+    def record(request: Request) -> None:
+        if request.url.endswith("/search"):
+            queries.append(json.loads(request.post_data or "")["query"])
+
+    page.on("request", record)
     keyboard = page.context.new_cdp_session(page)
     for text in ("shui", "shui beng"):
         keyboard.send(
@@ -302,9 +301,12 @@ def test_more_hits_are_not_counted_again(serve: Serve, open_page: Open) -> None:
     with page.expect_response(lambda response: response.url.endswith("/facets")):
         search(page, "heron")
     counts: list[str] = []
-    page.on(
-        "request", lambda request: counts.append(request.url) if "/facets" in request.url else None
-    )
+
+    def record(request: Request) -> None:
+        if request.url.endswith("/facets"):
+            counts.append(request.url)
+
+    page.on("request", record)
     page.locator("#load-more").click()
     expect(hits(page)).to_have_count(15)
     with page.expect_response(lambda response: response.url.endswith("/facets")):

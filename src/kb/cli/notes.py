@@ -118,7 +118,7 @@ def edit_command(
         notes.check_editable(document, None)
         before = kb.get(document.doc_path, count=False).text
         options = (title, kind, ttl, *tags)
-        changes = {
+        changes: dict[str, Any] = {
             "title": notes.own_title(document, before) if title is None else title,
             "tags": split_commas(tags) if tags else document.tags,
             "kind": document.kind if kind is None else kind,
@@ -129,11 +129,11 @@ def edit_command(
             after = text_or_stdin(text) if text else before
             edited = kb.edit(document.doc_path, after, **changes)
         else:
-            with _edited_text(kb, before) as after:
-                if after is None:
+            with _edited_text(kb, before) as changed:
+                if changed is None:
                     output.note(f"{document.doc_path} is unchanged")
                     return 0
-                edited = kb.edit(document.doc_path, after, **changes)
+                edited = kb.edit(document.doc_path, changed, **changes)
         if invocation.json:
             from kb import wire
 
