@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +55,83 @@ def test_invalid_notes(here: Path, run: Run, args: tuple[str, ...]) -> None:
     assert (refused.status, refused.out) == (2, "")
 
 
+# --- edit -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`editor(code)`: sets $EDITOR to a program that runs `code` with the file's `path`."""
+
+    def set_editor(code: str) -> None:
+        program = tmp_path / "editor.py"
+        program.write_text(f"import sys, pathlib\npath = pathlib.Path(sys.argv[-1])\n{code}\n")
+        monkeypatch.setenv("EDITOR", f"{sys.executable} {program}")
+        monkeypatch.delenv("VISUAL", raising=False)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+
+    return set_editor
+
+
+REPLACE = "path.write_text(path.read_text().replace('4', '5'))"
+
+
+def test_a_note_is_edited_in_the_editor(
+    here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    run("add", "Shackles are in locker 4", "--tags", "stock", "--kind", "lesson")
+    editor(REPLACE)
+    edited = run("edit", "note:27")
+    assert (edited.status, edited.out, edited.err) == (0, "note:27\n", "")
+    assert run("get", "note:27").out == "Shackles are in locker 5\n"
+    (line,) = run("list", "--long", "--path", "note:27").lines
+    assert "lesson" in line
+    assert line.endswith("note:27  Shackles are in locker 5  #stock")
+    assert not list(tmp_path.glob("kb-note-*"))
+
+
+def test_a_hit_is_edited_and_an_unchanged_note_is_not_stored(
+    here: Path, run: Run, editor: Callable[[str], None]
+) -> None:
+    run("add", "Shackles are in locker 4")
+    run("search", "shackles locker 4", "--path", "note:*")
+    editor("")
+    assert run("edit", "1").err == "note:27 is unchanged\n"
+
+
+def test_a_note_is_changed_without_an_editor(here: Path, run: Run, valid: Valid) -> None:
+    run("add", "Shackles are in locker 4", "--title", "Locker", "--tags", "stock")
+    edited = run("edit", "note:27", "--tags", "stock,boat", "--ttl", "7d", "--json")
+    valid("document.v1", edited.json)
+    assert set(edited.json["tags"]) == {"stock", "boat"}
+    assert edited.json["expires_at"] is not None
+    assert run("edit", "note:27", "-", stdin=b"Shackles are lost").status == 0
+    document = run("list", "--path", "note:27", "--json").json[0]
+    assert (document["title"], set(document["tags"])) == ("Locker", {"stock", "boat"})
+    assert run("get", "note:27").out == "Shackles are lost\n"
+
+
+def test_an_edit_that_fails_keeps_the_text(
+    here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    run("add", "Shackles are in locker 4")
+    command = [sys.executable, "-m", "kb", "edit", "note:27", "Somebody was faster", "--no-embed"]
+    editor(f"import subprocess\nsubprocess.run({command!r}, check=True)\n{REPLACE}")
+    edited = run("edit", "note:27")
+    assert edited.status == 2
+    assert "was changed in the meantime" in edited.err
+    (kept,) = tmp_path.glob("kb-note-*")
+    assert str(kept) in edited.err
+    assert kept.read_text() == "Shackles are in locker 5"
+    assert run("get", "note:27").out == "Somebody was faster\n"
+
+
+def test_a_file_is_not_edited(here: Path, run: Run) -> None:
+    refused = run("edit", "library/lessons/retry-storm.md", "x")
+    assert refused.status == 2
+    assert "is a file" in refused.err
+
+
 # --- list -----------------------------------------------------------------------------------------
 
 
@@ -64,6 +143,28 @@ def test_list(here: Path, run: Run) -> None:
         "library/code/gateway.go",
         "library/code/ingest_validate.py",
     ]
+
+
+def test_the_newest_first(here: Path, run: Run) -> None:
+    dates = [line[:10] for line in run("list", "--newest", "--long").lines]
+    assert dates == sorted(dates, reverse=True)
+    assert len(set(dates)) > 1
+    run("add", "Shackles are in locker 4")
+    assert run("list", "--newest", "--limit", "1").lines == ["note:27"]
+
+
+def test_a_name_instead_of_a_pattern(here: Path, run: Run) -> None:
+    """A pattern matches a whole path, which people do not expect."""
+    hint = "no document has the path '{}'; did you mean: --path '{}'\n"
+    for name, pattern in (
+        ("gateway.go", "**/gateway.go"), ("library/code", "library/code/**"),
+        ("code/", "**/code/**"), ("gatew", "**gatew**"),
+    ):  # fmt: skip
+        listed = run("list", "--path", name)
+        assert listed.err == "no documents match these filters\n" + hint.format(name, pattern)
+        assert hint.format(name, pattern) in run("search", "retry", "--path", name).err
+    assert "did you mean" not in run("list", "--path", "nowhere").err
+    assert "did you mean" not in run("list", "--path", "library/code/*.xyz").err
 
 
 def test_list_long(here: Path, run: Run) -> None:

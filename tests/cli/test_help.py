@@ -11,7 +11,7 @@ from kb.cli.root import cli
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "init", "ingest", "attach", "add", "rm", "search", "find", "ask", "similar", "compare",
+    "init", "ingest", "attach", "add", "edit", "rm", "search", "find", "ask", "similar", "compare",
     "map", "get", "open", "list", "tag", "status", "gc", "doctor",
     "embed", "jobs", "reindex", "models", "embed-text", "backup",
     "copy",

@@ -44,6 +44,13 @@ def test_a_broken_file(data: bytes) -> None:
         page_image(data, 1)
 
 
+def test_a_file_larger_than_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process has not read all of it when the deadline is checked for the first time."""
+    monkeypatch.setattr(module, "_POLL_S", 0.001)
+    padding = b"%" + b" " * 500_000 + b"\n"
+    assert page_image(_pdf("0 0 100 100", padding), 1)["pages"] == 1
+
+
 def _pdf(box: str, content: bytes = b"") -> bytes:
     """A PDF with one page."""
     return (

@@ -140,6 +140,32 @@ def test_filters_have_counts_and_stay_in_the_address(wordy: Running, open_page: 
     expect(page.get_by_role("checkbox", name=re.compile("^code"))).to_be_checked()
 
 
+def test_enter_in_a_filter_applies_it(wordy: Running, open_page: Open) -> None:
+    page = open_page(wordy)
+    search(page, "retry drain")
+    page.fill("#path-glob", "lib/code/**")
+    page.locator("#path-glob").press("Enter")
+    expect(hits(page)).to_have_count(1)
+    expect(page).to_have_url(re.compile("path_glob"))
+
+
+def test_a_part_of_a_path_is_a_filter(wordy: Running, open_page: Open) -> None:
+    """Few people know that a pattern must match the whole path."""
+    page = open_page(wordy)
+    search(page, "retry drain")
+    folders = page.locator("#folders option")
+    values = [each.get_attribute("value") for each in folders.all()]
+    assert values == ["lib/", "lib/code/", "lib/notes/"]
+    for path in ("code", "lib/code/", "pump.py"):
+        page.fill("#path-glob", path)
+        page.locator("#path-glob").press("Enter")
+        expect(hits(page)).to_have_count(1)
+        expect(page.locator(".hit .cite")).to_contain_text("lib/code/pump.py")
+        page.fill("#path-glob", "")
+        page.locator("#path-glob").press("Enter")
+        expect(hits(page)).not_to_have_count(1)
+
+
 def test_a_link_may_have_the_query_behind_a_question_mark(wordy: Running, open_page: Open) -> None:
     page = open_page(wordy, "?q=jitter")
     expect(hits(page).first).to_be_visible()

@@ -82,6 +82,22 @@ def test_escape_closes_then_leaves_the_query_and_wipes_nothing(
     expect(links.nth(0)).to_be_focused()
 
 
+def test_a_key_right_after_a_dialog_was_closed(wordy: Running, open_page: Open) -> None:
+    """The field keeps the focus until the browser draws the page again."""
+    page = open_page(wordy)
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page.locator("#note-text")).to_be_focused()
+    page.evaluate(
+        """() => {
+          document.getElementById("note").close();
+          const key = { key: "/", bubbles: true, cancelable: true };
+          document.getElementById("note-text").dispatchEvent(new KeyboardEvent("keydown", key));
+        }"""
+    )
+    expect(page.locator("#query")).to_be_focused()
+
+
 def test_enter_waits_for_the_answer_to_what_was_typed(wordy: Running, open_page: Open) -> None:
     page = open_page(wordy)
     page.keyboard.insert_text("battery")

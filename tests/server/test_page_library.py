@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -68,6 +70,45 @@ def test_the_timeline_and_the_statistics(herons: Running, open_page: Open) -> No
     expect(page.locator(".card-figure", has_text="Most read")).to_contain_text("read 1 time")
     expect(page.locator(".card-figure", has_text="Orphans").locator("li")).to_have_count(8)
     assert serious(page) == []
+
+
+def test_the_growth_includes_earlier_documents(
+    serve: Serve, open_page: Open, library: Callable[..., Path]
+) -> None:
+    running = serve()
+    old = {
+        f"{year}.md": f"---\ndate: {year}-01-05\n---\nHerons of {year}.\n" for year in (1999, 2010)
+    }
+    running.kb.ingest(library(old))
+    running.kb.add("Herons today.")
+    page = open_page(running, "library")
+    expect(page.locator(".growth + .where")).to_contain_text("grew to 3 documents")
+
+
+def test_near_duplicates_with_the_same_title(serve: Serve, open_page: Open) -> None:
+    running = serve(encoder=Weightless())
+    for _ in range(2):
+        running.kb.add("The heron sleeps in the reeds.", title="Heron")
+    running.kb.add("The pump has a new valve.", title="Pump")
+    running.kb.embed()
+    page = open_page(running, "library")
+    pair = page.locator(".card-figure", has_text="Near-duplicates").locator("li")
+    expect(pair).to_have_text(["Heron note:1", "Heron note:2"])
+
+
+def test_names_of_topics_do_not_cover_each_other(herons: Running, open_page: Open) -> None:
+    page = open_page(herons, "library", width=1280)
+    expect(page.locator("#map circle")).to_have_count(16)
+    overlaps = page.evaluate(
+        """() => {
+          const boxes = [...document.querySelectorAll("#map text")]
+            .filter((text) => text.getAttribute("visibility") !== "hidden")
+            .map((text) => text.getBoundingClientRect());
+          return boxes.filter((a, i) => boxes.some((b, j) =>
+            j > i && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+        }"""
+    )
+    assert overlaps == []
 
 
 def test_without_vectors_there_is_no_map(wordy: Running, open_page: Open) -> None:

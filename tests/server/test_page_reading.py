@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import expect
+from playwright.sync_api import Request, expect
 
 from kb.server.guard import AccessRules
 from tests.browser import CHROMIUM
@@ -128,11 +129,14 @@ def test_previous_and_next_hit(guide: Running, open_page: Open) -> None:
 
 def test_tables_code_and_pages(guide: Running, open_page: Open) -> None:
     page = open_page(guide)
+    search(page, "lamp")
     base = page.url.split("#")[0]
     page.goto(f"{base}read/lib/loads.csv#L3")
     expect(page.locator("tr.cited td").first).to_have_text("red lamp")
     page.goto(f"{base}read/lib/mast.py#L2")
     expect(page.locator(".line.cited")).to_have_attribute("data-n", "2")
+    page.goto(f"{base}read/lib/mast.py#L1")
+    expect(page.locator(".line.cited mark")).to_have_text("lamp")
     page.goto(f"{base}read/lib/paper.pdf#page=2")
     expect(page.locator("#page\\=2 img")).to_have_attribute("alt", "Page 2 of 4")
     expect(page.locator(".sheet")).to_have_count(4)
@@ -154,6 +158,35 @@ def test_a_document_with_several_tables_has_no_violation(serve: Serve, open_page
     page = open_page(running, "read/note:1", reduced_motion="reduce")
     expect(page.locator("#document table")).to_have_count(2)
     assert Axe().run(page).response["violations"] == []
+
+
+def test_a_page_that_cannot_be_shown_is_reported(guide: Running, open_page: Open) -> None:
+    page = open_page(guide)
+    failure = {"code": "deadline", "message": "no answer within 10 s", "hint": "try again"}
+    page.route("**/page-images*", lambda route: route.fulfill(status=504, json=failure))
+    page.goto(f"{guide.url}/read/lib/paper.pdf#page=2")
+    expect(page.get_by_role("alert")).to_contain_text("no answer within 10 s")
+
+
+def test_a_citation_is_copied(guide: Running, open_page: Open) -> None:
+    page = open_page(guide)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{guide.url}/read/lib/guide.md#L3")
+    copy = page.locator("#tools button").first
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    uri = "lib/guide.md#L3"
+    assert page.evaluate("navigator.clipboard.readText()") == uri
+    # Without a secure connection, browsers have no clipboard.
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.reload()
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    expect(copy).to_be_focused()
+    page.evaluate("document.execCommand = () => false")
+    copy.click()
+    expect(copy).to_have_text("The browser does not allow copying")
 
 
 def test_a_document_that_does_not_exist(guide: Running, open_page: Open) -> None:
@@ -215,6 +248,70 @@ def test_recent_and_saved_searches(wordy: Running, open_page: Open) -> None:
     page.locator(".searches a", has_text="retry").first.click()
     expect(page.locator("#query")).to_have_value("retry")
     expect(hits(page).first).to_be_visible()
+
+
+def test_recent_searches_are_whole_queries(wordy: Running, open_page: Open) -> None:
+    """Every key starts a search, and the beginnings of a query are not worth remembering."""
+    page = open_page(wordy)
+    for query in ("retry", "battery"):
+        page.fill("#query", "")
+        for end in range(3, len(query) + 1):
+            search(page, query[:end])
+    for end in range(len("battery") - 1, 2, -1):  # deleting it again
+        search(page, "battery"[:end])
+    page.fill("#query", "")
+    links = page.locator(".searches a")
+    expect(links).to_have_text(["battery", "retry"])
+    page.fill("#query", "bat")
+    page.locator("#query").press("Enter")
+    expect(hits(page).first.locator("h2 a")).to_be_focused()
+    page.fill("#query", "")
+    expect(links).to_have_text(["bat", "battery", "retry"])
+
+
+def test_text_of_an_input_method_is_searched_when_it_is_finished(
+    serve: Serve, open_page: Open
+) -> None:
+    running = serve()
+    running.kb.add("用水泵排水", title="Pump")
+    page = open_page(running)
+    queries: list[str] = []
+
+    def record(request: Request) -> None:
+        if request.url.endswith("/search"):
+            queries.append(json.loads(request.post_data or "")["query"])
+
+    page.on("request", record)
+    keyboard = page.context.new_cdp_session(page)
+    for text in ("shui", "shui beng"):
+        keyboard.send(
+            "Input.imeSetComposition",
+            {"text": text, "selectionStart": len(text), "selectionEnd": len(text)},
+        )
+    keyboard.send("Input.insertText", {"text": "水泵"})
+    expect(hits(page)).to_have_count(1)
+    assert set(queries) == {"水泵"}
+
+
+def test_more_hits_are_not_counted_again(serve: Serve, open_page: Open) -> None:
+    running = serve()
+    for number in range(15):
+        running.kb.add(f"Heron number {number}.")
+    page = open_page(running)
+    with page.expect_response(lambda response: response.url.endswith("/facets")):
+        search(page, "heron")
+    counts: list[str] = []
+
+    def record(request: Request) -> None:
+        if request.url.endswith("/facets"):
+            counts.append(request.url)
+
+    page.on("request", record)
+    page.locator("#load-more").click()
+    expect(hits(page)).to_have_count(15)
+    with page.expect_response(lambda response: response.url.endswith("/facets")):
+        search(page, "number")
+    assert len(counts) == 1
 
 
 def test_weight(wordy: Running) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -10,7 +12,7 @@ import pytest
 
 from kb.errors import IndexUnusable, StoreMissing
 from kb.store import lexical_terms
-from kb.store.sqlite import fulltext
+from kb.store.sqlite import fulltext, functions
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Filters, LexicalQuery, TextMatches
 from tests.store.builders import put
@@ -91,6 +93,25 @@ def test_substrings_ignore_case(store: SqliteStore, text: str, term: str) -> Non
     put(store, "a", text, "100 x sure, aXb")
     found = store.fulltext.match_substrings([term], filters=Filters(), now=NOW, limit=3)
     assert len(found.chunks) == 1
+
+
+def test_a_substring_is_read_no_further_than_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its first word is typed, a query is a part of a word at almost every key."""
+    read: list[str] = []
+    count = functions.count_substrings
+
+    def counted(text: str, terms: tuple[str, ...]) -> int:
+        read.append(text)
+        return count(text, terms)
+
+    monkeypatch.setattr(functions, "count_substrings", counted)
+    with closing(SqliteStore(tmp_path / "kb.sqlite")) as store:
+        put(store, "a", *("The boathouse is shut." for _ in range(50)))
+        found = store.fulltext.match_substrings(["oathou"], filters=Filters(), now=NOW, limit=3)
+        assert [one.chunk_id for one in found.chunks] == [1, 2, 3]
+        assert len(read) <= 4
 
 
 def test_a_long_substring(store: SqliteStore) -> None:

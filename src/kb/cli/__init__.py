@@ -29,11 +29,12 @@
     map_svg         the map as SVG
     map_png         the map as PNG
     ingest          `kb ingest` and `kb attach`
-    notes           `kb add`
+    notes           `kb add` and `kb edit`
     documents       `kb list`, `rm`, `tag` and `gc`
     show            `kb get` and `kb status`
     open            `kb open`
     pager           shows long text screen by screen
+    path_hint       a hint for --path NAME, which must match a whole path
     programs        the command lines of editors and viewers
     maintenance     `kb doctor`, `backup`, `copy`, `export` and `import`
     embed           `kb embed`

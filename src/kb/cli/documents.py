@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("list", cls=Command)
 @filter_options
+@option("--newest", is_flag=True, help="Sort by date, the newest first, instead of by path.")
 @option("--limit", type=click.IntRange(min=1), metavar="N", help="List at most N documents.")
 @option(
     "-l",
@@ -39,17 +40,26 @@ if TYPE_CHECKING:
 @common_options()
 @pass_invocation
 def list_command(
-    invocation: Invocation, *, filters: Filters, limit: int | None, long: bool, jsonl: bool
+    invocation: Invocation,
+    *,
+    filters: Filters,
+    newest: bool,
+    limit: int | None,
+    long: bool,
+    jsonl: bool,
 ) -> None:
-    """List documents, sorted by path.
+    """List documents, sorted by path or by date.
 
     \b
     Examples:
+      kb list --newest --limit 20 --long
       kb list --tags incident --long
       kb list --path 'notes/**' --type markdown --jsonl
     """
     with invocation.open() as kb:
-        documents = kb.documents(filters, limit=limit)
+        documents = kb.documents(filters, limit=None if newest else limit)
+        if newest:
+            documents = sorted(documents, key=lambda each: each.date, reverse=True)[:limit]
         root_ids = {document.root_id for document in documents}
         detached = [root.name for root in kb.roots() if root.detached and root.root_id in root_ids]
     if jsonl or invocation.json:
@@ -63,6 +73,11 @@ def list_command(
             output.write_json_line(shape)
     elif not documents:
         output.note("no documents" + (" match these filters" if filters else ""))
+        if filters:
+            from kb.cli.path_hint import note_path
+
+            with invocation.open() as kb:
+                note_path(filters, kb)
     else:
         paths = (output.escape(document.doc_path) for document in documents)
         output.write_paged("\n".join(_long_lines(documents) if long else paths))

@@ -11,7 +11,7 @@ from kb.values import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from kb.cli.invocation import Invocation
     from kb.library.knowledge_base import KnowledgeBase
-    from kb.types import Hit, Response
+    from kb.types import Filters, Hit, Response
 
 _QUERY_CHARS = 60  # of the query, in the message that nothing was found
 _NAMED_HITS = 5  # in the message about hits without a file
@@ -46,9 +46,9 @@ def write_response(
     invocation: Invocation,
     form: HitOutput,
     *,
-    filtered: bool,
+    filters: Filters | None,
 ) -> None:
-    """Print a response. `filtered` is whether the search had filters."""
+    """Print a response to a search with these filters."""
     if form.jsonl:
         _write_lines(response, kb)
     elif invocation.json:
@@ -58,7 +58,7 @@ def write_response(
     elif form.paths or form.files:
         _write_paths(response, kb, form)
     else:
-        _write_text(response, kb, filtered=filtered)
+        _write_text(response, kb, filters)
 
 
 def is_json(invocation: Invocation, form: HitOutput) -> bool:
@@ -99,7 +99,7 @@ def _path(hit: Hit, *, with_line: bool) -> str | None:
     return file if file is None or line is None or not with_line else f"{file}:{line}"
 
 
-def _write_text(response: Response, kb: KnowledgeBase, *, filtered: bool) -> None:
+def _write_text(response: Response, kb: KnowledgeBase, filters: Filters | None) -> None:
     from kb.cli.hit_view import divider_text, explain_text, hit_text
     from kb.relevance import weak_from
 
@@ -118,7 +118,11 @@ def _write_text(response: Response, kb: KnowledgeBase, *, filtered: bool) -> Non
     if parts:
         output.write_paged("\n\n".join(parts))
     if not response.hits:
-        output.note(_nothing_found(response.query, filtered=filtered))
+        output.note(_nothing_found(response.query, filtered=bool(filters)))
+        if filters:
+            from kb.cli.path_hint import note_path
+
+            note_path(filters, kb)
         if not kb.documents(limit=1):
             output.note(
                 f"the store {output.escape(kb.location)} is empty; to fill it: kb ingest FOLDER"

@@ -1,8 +1,13 @@
-"""`kb add`: notes, which are stored without a file."""
+"""`kb add` and `kb edit`: notes, which are stored without a file."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +17,16 @@ from kb.cli.options import (
     Choice,
     Command,
     common_options,
+    document_argument,
     option,
     split_commas,
     text_or_stdin,
     utf8_text,
 )
 from kb.types import KINDS, SCOPES, TRUSTS
+
+if TYPE_CHECKING:
+    from kb.library.knowledge_base import KnowledgeBase
 
 
 @click.command("add", cls=Command)
@@ -63,3 +72,103 @@ def add_command(
             from kb.cli.embed import embed_new
 
             embed_new(kb, invocation, document.doc_path)
+
+
+@click.command("edit", cls=Command)
+@document_argument("note", metavar="N|NOTE")
+@click.argument("text", type=utf8_text, nargs=-1)
+@option("--title", metavar="TEXT", help="Change the title.")
+@option("--tags", metavar="A,B", multiple=True, help="Replace the tags.")
+@option("--kind", type=Choice(KINDS), help="Change the kind.")
+@option("--ttl", metavar="TIME", help="Change when the note expires: 7d, 12h, never.")
+@option("--no-embed", is_flag=True, help="Do not create vectors now; `kb embed` does it later.")
+@common_options()
+@pass_invocation
+def edit_command(
+    invocation: Invocation,
+    /,
+    *,
+    note: str,
+    text: tuple[str, ...],
+    title: str | None,
+    tags: tuple[str, ...],
+    kind: str | None,
+    ttl: str | None,
+    no_embed: bool,
+) -> int:
+    """Change a note, in your editor or by options.
+
+    NOTE is the path of a note, such as note:12, and N the number of a hit of the last search. TEXT
+    replaces the text without an editor; - reads it from stdin. Without TEXT and options, the note
+    opens in $VISUAL or $EDITOR, or the program of the setting open.editor. If the note was changed
+    in the meantime, nothing is stored, and your text is kept in a file.
+
+    \b
+    Examples:
+      kb edit note:12
+      kb edit 1 --tags mooring,stock
+      kb edit note:12 "The spare shackles are in locker 5"
+    """
+    from kb.cli.hit_number import citation_of
+    from kb.library import notes
+    from kb.text.citations import parse_uri
+
+    with invocation.open() as kb:
+        document = kb.document(parse_uri(citation_of(note, kb, invocation)).path)
+        notes.check_editable(document, None)
+        before = kb.get(document.doc_path, count=False).text
+        options = (title, kind, ttl, *tags)
+        changes: dict[str, Any] = {
+            "title": notes.own_title(document, before) if title is None else title,
+            "tags": split_commas(tags) if tags else document.tags,
+            "kind": document.kind if kind is None else kind,
+            "ttl": ttl,
+            "version": notes.version(document),
+        }
+        if text or any(each is not None for each in options):
+            after = text_or_stdin(text) if text else before
+            edited = kb.edit(document.doc_path, after, **changes)
+        else:
+            with _edited_text(kb, before) as changed:
+                if changed is None:
+                    output.note(f"{document.doc_path} is unchanged")
+                    return 0
+                edited = kb.edit(document.doc_path, changed, **changes)
+        if invocation.json:
+            from kb import wire
+
+            output.write_json(wire.document(edited))
+        else:
+            output.write(edited.doc_path)
+        if not no_embed:
+            from kb.cli.embed import embed_new
+
+            embed_new(kb, invocation, edited.doc_path)
+    return 0
+
+
+@contextmanager
+def _edited_text(kb: KnowledgeBase, text: str) -> Iterator[str | None]:
+    """Open a text in the user's editor. Gives the new text, or None if it is the same. If the block
+    fails, the text is kept in its file."""
+    from kb.cli.open import run_editor
+    from kb.cli.programs import editor_command
+    from kb.errors import ConfigError, KbError
+
+    handle, name = tempfile.mkstemp(prefix="kb-note-", suffix=".md")
+    file = Path(name)
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
+        opened.write(text)
+    try:
+        command = editor_command(name, None, kb.config.open.editor, os.environ)
+        if status := run_editor(command):
+            raise ConfigError(f"{command[0]} ended with status {status}", "nothing was stored")
+        after = file.read_text(encoding="utf-8", errors="replace")
+        yield None if after.rstrip("\n") == text.rstrip("\n") else after
+    except KbError:
+        if file.read_text(encoding="utf-8", errors="replace") != text:
+            output.note(f"your text is kept in {output.escape(name)}")
+            raise
+        file.unlink()
+        raise
+    file.unlink()

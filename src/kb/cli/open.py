@@ -82,7 +82,7 @@ def open_passage(passage: Passage, config: OpenConfig) -> int:
     note = output.escape(f"{citation.uri}{place}{_STATES[passage.state]}")
     if file is not None and citation.line is not None:
         output.note(f"opening {note}")
-        return _run(programs.editor_command(file, citation.line, config.editor, os.environ))
+        return run_editor(programs.editor_command(file, citation.line, config.editor, os.environ))
     if file is not None and programs.has_display(os.environ) and _open_window(
         file, citation, config
     ):  # fmt: skip
@@ -97,7 +97,7 @@ def open_passage(passage: Passage, config: OpenConfig) -> int:
     return 0
 
 
-def _run(command: list[str]) -> int:
+def run_editor(command: list[str]) -> int:
     """Run an editor in this terminal, and return its exit status."""
     try:
         return subprocess.run(command, check=False).returncode

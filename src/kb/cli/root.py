@@ -15,6 +15,7 @@ _COMMANDS = {
     "ingest": "ingest",
     "attach": "ingest",
     "add": "notes",
+    "edit": "notes",
     "rm": "documents",
     "search": "search",
     "find": "find",

@@ -199,4 +199,4 @@ def similar_command(
     form.check(json=invocation.json)
     with invocation.open() as kb:
         search = partial(kb.similar, name, filters=filters, **options)
-        show(search, threshold, invocation, kb, form, filtered=bool(filters))
+        show(search, threshold, invocation, kb, form, filters=filters)

@@ -61,7 +61,7 @@ def run_search(
         def search(threshold: float | None) -> Response:
             return kb.execute(replace(request, threshold=threshold))
 
-        response = show(search, threshold, invocation, kb, form, filtered=bool(filters))
+        response = show(search, threshold, invocation, kb, form, filters=filters)
         if min_relevance and not (response.hits or is_json(invocation, form)):
             _note_min_relevance(kb.execute(replace(request, min_relevance=0.0)), min_relevance)
 
@@ -94,7 +94,7 @@ def show(
     kb: KnowledgeBase,
     form: HitOutput,
     *,
-    filtered: bool,
+    filters: Filters | None,
 ) -> Response:
     """Run a search with a threshold, and print its hits."""
     response = search(threshold=threshold)
@@ -103,7 +103,7 @@ def show(
 
         uris = [hit.citation.uri for hit in response.hits]
         last_hits.save(invocation.store_file, invocation.terminal, uris)
-    write_response(response, kb, invocation, form, filtered=filtered)
+    write_response(response, kb, invocation, form, filters=filters)
     if threshold is not None and not (response.hits or is_json(invocation, form)):
         _note_threshold(search(threshold=_NO_THRESHOLD), threshold)
     return response

@@ -11,10 +11,12 @@ import json
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import IO, Any
 
 from kb import deadline
 from kb.errors import InvalidRequest, NotFound
@@ -56,7 +58,6 @@ def _run(data: bytes) -> bytes:
     current deadline, and `TimeoutExpired` after `TIMEOUT_S`."""
     command = [sys.executable, "-I", "-m", "kb.ingest.page_image"]
     end = time.monotonic() + TIMEOUT_S
-    rest: bytes | None = data
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -64,18 +65,29 @@ def _run(data: bytes) -> bytes:
         stderr=subprocess.DEVNULL,
         env=minimal_environment(),
     ) as process:
+        # A second call of `communicate` would not send what the first one has left of its input.
+        stdin, process.stdin = process.stdin, None
+        assert stdin is not None
+        feeder = threading.Thread(target=_feed, args=(stdin, data), daemon=True)
+        feeder.start()
         try:
             while True:
                 try:
-                    output, _ = process.communicate(rest, timeout=_POLL_S)
+                    output, _ = process.communicate(timeout=_POLL_S)
                     return output if process.returncode == 0 else b""
                 except subprocess.TimeoutExpired:
                     deadline.check()
                     if time.monotonic() > end:
                         raise
-                    rest = None  # the next call continues with what is left
         finally:
             process.kill()
+            feeder.join()
+
+
+def _feed(stdin: IO[bytes], data: bytes) -> None:
+    """Write the input of the process, and close it."""
+    with suppress(OSError), stdin:  # the process may end without reading everything
+        stdin.write(data)
 
 
 # --- in the process -------------------------------------------------------------------------------

@@ -140,6 +140,13 @@ def check_editable(document: Document, expected: str | None) -> None:
         )
 
 
+def own_title(document: Document, text: str) -> str | None:
+    """The title that a note was given; None if its title is its first words."""
+    from kb.ingest.parsers.text import first_words
+
+    return None if document.title == first_words(text) else document.title
+
+
 def _with_unchanged(attributes: Attributes, document: Document, ttl: str | None) -> Attributes:
     """The attributes of an edited note, with those of `document` that an edit does not change."""
     return replace(

@@ -10,7 +10,6 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from kb import wire
 from kb.errors import InvalidCitation, InvalidRequest, NotFound
-from kb.ingest.parsers.text import first_words
 from kb.library import notes
 from kb.library.knowledge_base import KnowledgeBase
 from kb.server import upload_folder
@@ -314,11 +313,10 @@ def _editable(kb: KnowledgeBase, doc_path: str) -> JsonDict:
     document = kb.document(doc_path)
     notes.check_editable(document, None)
     text = kb.get(document.doc_path, count=False).text
-    is_derived = document.title == first_words(text)
     return {
         "doc_path": document.doc_path,
         "text": text,
-        "title": None if is_derived else document.title,
+        "title": notes.own_title(document, text),
         "tags": sorted(document.tags),
         "kind": document.kind,
         "expires_at": document.expires_at,

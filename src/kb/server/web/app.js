@@ -5,7 +5,7 @@ import { ask } from "./ask.js";
 import { showCompared } from "./compare.js";
 import { $, h, show } from "./dom.js";
 import { t, translatePage } from "./i18n.js";
-import { buildFilters, showCounts, showStored, syncFilters } from "./filters.js";
+import { buildFilters, showCounts, showFolders, showStored, syncFilters } from "./filters.js";
 import { acceptDrops, openAdd, showProgress } from "./ingest.js";
 import { listenToKeys, openHelp, step } from "./keys.js";
 import * as marks from "./marks.js";
@@ -25,9 +25,10 @@ import {
   showWelcome,
 } from "./results.js";
 import { isSaved, rememberHits, rememberQuery, toggleSaved } from "./searches.js";
-import { read, request, state, write } from "./state.js";
+import { filters, read, request, state, write } from "./state.js";
 
-const DEBOUNCE_MS = 30; // the pause in typing after which a search starts
+const DEBOUNCE_MS = 30; // the pause in typing after which a search replaces one that still runs
+const COUNT_DELAY_MS = 150; // the pause after which the documents of a query are counted
 const PAGE = 10; // hits shown at first, and added by "Load more"
 const MOST = 200;
 const SKELETON_DELAY_MS = 180; // faster searches show no skeleton
@@ -35,6 +36,7 @@ const SKELETON_DELAY_MS = 180; // faster searches show no skeleton
 let status = null;
 let pending = null; // the AbortController of the current search; responses of others are dropped
 let typing = 0;
+let counting = 0;
 let top = PAGE; // hits of the current query
 let entered = null; // the query that was submitted with Enter, until its results are shown
 
@@ -49,7 +51,7 @@ const actions = {
   more: async () => {
     const shown = document.querySelectorAll(".hit").length;
     top = Math.min(MOST, top + PAGE);
-    await search({ keep: true });
+    await search({ keep: true, count: false }); // more hits do not change the counts
     document.querySelectorAll(".hit h2 a")[shown]?.focus({ preventScroll: true });
   },
   clear: () => {
@@ -74,8 +76,9 @@ const actions = {
 
 // --- searching -----------------------------------------------------------------------------------
 
-async function search({ keep = false } = {}) {
+async function search({ keep = false, count = true } = {}) {
   clearTimeout(typing);
+  clearTimeout(counting);
   if (!keep) top = PAGE;
   pending?.abort();
   stop();
@@ -93,7 +96,7 @@ async function search({ keep = false } = {}) {
     await run(controller);
     if (controller !== pending) return;
     focusFirstHit();
-    countFacets(controller).catch(reportUnlessAborted(controller));
+    if (count) countLater(controller);
   } catch (error) {
     if (controller.signal.aborted) return;
     showFailure(error);
@@ -101,6 +104,15 @@ async function search({ keep = false } = {}) {
     clearTimeout(skeletonTimer);
     if (controller === pending) $("results").setAttribute("aria-busy", "false");
   }
+}
+
+// Searches at once, unless a search is running; that one is replaced when typing pauses.
+function typedQuery() {
+  state.query = $("query").value;
+  labelSave();
+  clearTimeout(typing);
+  if ($("results").getAttribute("aria-busy") === "true") typing = setTimeout(() => search(), DEBOUNCE_MS);
+  else search();
 }
 
 function enter() {
@@ -118,13 +130,14 @@ async function runSearch(controller) {
   const size = top;
   const response = await post("/search", { ...request(), top: size }, controller.signal);
   if (controller.signal.aborted) return;
-  rememberQuery(state.query);
+  rememberQuery(state.query, entered === state.query);
   await showResponse(response, controller, response.returned >= size && size < MOST);
 }
 
 async function showResponse(response, controller, more = false) {
   response.hits = groupHits(response.hits);
   rememberHits(response.query, response.hits);
+  showFolders(response.hits);
   showNotices(response.degraded, actions);
   $("meta").textContent =
     t("{n} passage in {ms} ms|{n} passages in {ms} ms", {
@@ -151,8 +164,17 @@ async function highlight(response, controller) {
   if (!controller.signal.aborted) markSnippets(ranges);
 }
 
+// A count costs the server as much as a search, so it waits until nobody is typing.
+function countLater(controller) {
+  counting = setTimeout(
+    () => countFacets(controller).catch(reportUnlessAborted(controller)),
+    COUNT_DELAY_MS,
+  );
+}
+
 async function countFacets(controller) {
-  const facets = await post("/search/facets", request(), controller.signal);
+  const wanted = request();
+  const facets = await post("/search/facets", wanted, controller.signal);
   if (!controller.signal.aborted) showCounts(facets);
 }
 
@@ -164,7 +186,7 @@ async function answer(controller) {
 async function compare(controller) {
   const compared = await get(
     "/search/compare-methods",
-    { q: state.query, top: 10, ...state.filters },
+    { q: state.query, top: 10, ...filters() },
     controller.signal,
   );
   if (controller.signal.aborted) return;
@@ -179,7 +201,7 @@ async function similar(to) {
   await reportErrors(async () => {
     const response = await get(
       "/similar",
-      { to, explain: state.explain, ...state.filters },
+      { to, explain: state.explain, ...filters() },
       controller.signal,
     );
     $("workspace").classList.remove("comparing");
@@ -393,12 +415,10 @@ function bindControls() {
     event.preventDefault();
     enter();
   });
-  $("query").addEventListener("input", () => {
-    state.query = $("query").value;
-    labelSave();
-    clearTimeout(typing);
-    typing = setTimeout(() => search(), DEBOUNCE_MS);
+  $("query").addEventListener("input", (event) => {
+    if (!event.isComposing) typedQuery(); // an input method shows letters that are not the query yet
   });
+  $("query").addEventListener("compositionend", typedQuery);
   $("modes").addEventListener("change", (event) => {
     state.mode = event.target.value;
     search();

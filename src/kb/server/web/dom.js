@@ -24,6 +24,24 @@ export function button(text, actions, attributes = {}) {
   return h("button", { type: "button", class: "plain-button", onclick: actions, ...attributes }, text);
 }
 
+// Copies a text, and shows on the button whether that worked: over plain HTTP from another machine,
+// browsers have no clipboard.
+export async function copy(text, pressed) {
+  let copied = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = h("textarea", { readonly: true, "aria-hidden": "true", class: "visually-hidden" });
+    field.value = text;
+    pressed.after(field);
+    field.select();
+    copied = document.execCommand("copy");
+    field.remove();
+    pressed.focus();
+  }
+  pressed.textContent = copied ? t("Copied") : t("The browser does not allow copying");
+}
+
 export function show(parent, ...children) {
   parent.replaceChildren(...children.flat(Infinity).filter(Boolean));
 }

@@ -24,6 +24,7 @@ export function buildFilters(onChange) {
     count();
     onChange();
   };
+  $("facets").addEventListener("submit", (event) => event.preventDefault()); // Enter in a field
   show(
     $("facets"),
     h("p", { class: "counted", id: "counted" }),
@@ -39,9 +40,11 @@ export function buildFilters(onChange) {
         id: "path-glob",
         name: "path_glob",
         autocomplete: "off",
-        placeholder: "notes/**/*.md",
+        placeholder: t("folder or {pattern}", { pattern: "**/*.md" }),
+        list: "folders",
         onchange: (event) => change("path_glob", event.target.value.trim()),
       }),
+      h("datalist", { id: "folders" }),
     ),
     h(
       "fieldset",
@@ -74,7 +77,8 @@ export function syncFilters() {
 
 export function showStored(status) {
   stored = status;
-  LISTS.forEach(draw);
+  if (!found) showCounts(null);
+  else LISTS.forEach(draw);
 }
 
 // Shows the counts of a query; null for those of the whole store.
@@ -84,6 +88,16 @@ export function showCounts(facets) {
     ? t("{n} document for this query|{n} documents for this query", { n: facets.documents })
     : t("Counts of documents in the whole store");
   LISTS.forEach(draw);
+}
+
+// Suggests the folders of the hits for the path.
+export function showFolders(hits) {
+  const folders = new Set();
+  for (const { doc_path } of hits) {
+    const steps = doc_path.split("/");
+    for (let depth = 1; depth < steps.length; depth++) folders.add(`${steps.slice(0, depth).join("/")}/`);
+  }
+  show($("folders"), [...folders].sort().map((value) => h("option", { value })));
 }
 
 function count() {

@@ -24,7 +24,7 @@ export function openAdd() {
     id: "add-files",
     onchange: () => addFiles([...files.files]),
   });
-  report = h("ul", { class: "done", role: "status" });
+  report = h("ul", { class: "done" });
   show(
     dialog,
     head("add-title", t("Add to the knowledge base"), dialog),
@@ -53,7 +53,7 @@ export function openAdd() {
       { id: "add-about" },
       t("Ingest a folder again to update the store; unchanged files are skipped."),
     ),
-    report,
+    h("div", { role: "status" }, report),
   );
   dialog.showModal();
   path.focus();

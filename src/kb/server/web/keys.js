@@ -11,7 +11,8 @@ export function listenToKeys(actions) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") return escape(event, actions);
-    if (event.target.matches(TYPED)) return inField(event);
+    // A field of a dialog that has just been closed keeps the focus until the next frame.
+    if (event.target.matches(TYPED) && !event.target.closest("dialog")) return inField(event);
     const action = actions[event.key];
     if (!action) return;
     event.preventDefault();

@@ -102,8 +102,10 @@ function bars(counts) {
 
 // How many documents there were at the end of each month, as a line.
 function growth(months) {
-  let total = 0;
-  const sums = every(months).map(([name, count]) => [name, (total += count)]);
+  const shown = every(months);
+  const earlier = months.filter((each) => each.month < shown[0][0]);
+  let total = earlier.reduce((sum, each) => sum + each.documents, 0);
+  const sums = shown.map(([name, count]) => [name, (total += count)]);
   const x = (index) => (sums.length < 2 ? 0 : (300 * index) / (sums.length - 1));
   const points = sums.map(([, sum], index) => `${x(index).toFixed(1)},${(78 - (74 * sum) / total).toFixed(1)}`);
   const line = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -134,7 +136,10 @@ function showFigures(figures) {
       t("Near-duplicates"),
       t("documents with almost the same meaning"),
       figures.near_duplicates.length
-        ? figures.near_duplicates.map(({ documents, similarity }) => documentList(documents, () => `${Math.round(100 * similarity)} %`))
+        ? figures.near_duplicates.map(({ documents, similarity }) => [
+            h("p", { class: "where" }, `${Math.round(100 * similarity)} %`),
+            documentList(documents, (each) => each.doc_path), // the titles may be the same
+          ])
         : h("p", { class: "where" }, t("none")),
     ),
   );

@@ -57,6 +57,7 @@ export function showMap(map) {
     picture.style.setProperty("--scale", view.size);
     for (const circle of picture.querySelectorAll("circle")) circle.setAttribute("r", 6 * view.size);
     for (const text of picture.querySelectorAll("text")) text.setAttribute("font-size", 16 * view.size);
+    hideOverlaps([...picture.querySelectorAll("text")]);
   };
   const zoom = (factor, x = view.x + (WIDTH * view.size) / 2, y = view.y + (HEIGHT * view.size) / 2) => {
     const size = Math.min(1, Math.max(LEAST, view.size * factor));
@@ -125,11 +126,26 @@ export function showMap(map) {
   draw();
 }
 
-// The name of each topic, in the middle of its points.
+// Hides names that would cover an earlier one; a zoom separates them.
+function hideOverlaps(texts) {
+  const kept = [];
+  for (const text of texts) {
+    const { x, y, width, height } = text.getBBox();
+    const overlaps = kept.some(
+      (other) => x < other.x + other.width && other.x < x + width && y < other.y + other.height && other.y < y + height,
+    );
+    text.setAttribute("visibility", overlaps ? "hidden" : "visible");
+    if (!overlaps) kept.push({ x, y, width, height });
+  }
+}
+
+// The name of each topic, in the middle of its points; large topics first.
 function topics(map) {
-  return map.topics.map((name, topic) => {
-    const places = map.points.filter((point) => point.topic === topic).map(place);
-    if (!places.length || !name) return "";
+  const named = map.topics
+    .map((name, topic) => ({ name, places: map.points.filter((point) => point.topic === topic).map(place) }))
+    .filter(({ name, places }) => name && places.length)
+    .sort((a, b) => b.places.length - a.places.length);
+  return named.map(({ name, places }) => {
     const middle = (axis) => places.map((each) => each[axis]).sort((a, b) => a - b)[Math.floor(places.length / 2)];
     // Near an edge, the name leads away from it.
     const anchor = middle(0) < WIDTH * 0.15 ? "start" : middle(0) > WIDTH * 0.85 ? "end" : "middle";

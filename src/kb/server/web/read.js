@@ -2,7 +2,7 @@
 
 import { ApiError, download, get, setToken } from "./api.js";
 import { draw } from "./document.js";
-import { $, button, h, show } from "./dom.js";
+import { $, button, copy, h, show } from "./dom.js";
 import { t, translatePage } from "./i18n.js";
 import { find, marked } from "./marks.js";
 import { editNote } from "./note.js";
@@ -23,7 +23,7 @@ async function start() {
   const isPlace = /^#(L\d+(-L\d+)?|page=\d+(,passage=\d+)?)$/.test(fragment);
   const uri = path + (isPlace ? fragment : "");
   try {
-    showDocument(await get("/renderings", { uri }), fragment);
+    await showDocument(await get("/renderings", { uri }), fragment);
   } catch (error) {
     showFailure(error);
   }
@@ -40,7 +40,7 @@ async function showDocument(rendering, fragment) {
     const hit = searched.hits.find((each) => each.uri === citation.uri);
     await showPages(article, rendering, hit?.chunk_id);
   } else if (rendering.kind === "lines") {
-    showLines(article, rendering);
+    await showLines(article, rendering);
   } else {
     article.classList.add("prose");
     show(article, draw(rendering));
@@ -78,11 +78,7 @@ function showHead(rendering) {
   const editor = citation.link && !citation.link.startsWith("file:") ? citation.link : null;
   show(
     $("tools"),
-    button(t("Copy citation"), async (event) => {
-      const pressed = event.currentTarget;
-      await navigator.clipboard?.writeText(citation.uri).catch(() => null);
-      pressed.textContent = t("Copied");
-    }),
+    button(t("Copy citation"), (event) => copy(citation.uri, event.currentTarget)),
     doc_path.startsWith("note:")
       ? button(t("Edit"), () => editNote(doc_path).catch(showFailure), { id: "edit" })
       : null,
@@ -141,6 +137,7 @@ function showHitLinks(uri) {
 async function markPassage(article, { start, end }) {
   const blocks = [...article.querySelectorAll("[data-start]")].filter(
     (block) =>
+      !block.matches(".visually-hidden") &&
       !block.querySelector("[data-start]") &&
       Number(block.dataset.start) <= (end ?? start) &&
       Number(block.dataset.end) >= start,
@@ -148,7 +145,12 @@ async function markPassage(article, { start, end }) {
   if (!blocks.length) return;
   for (const block of blocks) block.classList.add("cited");
   blocks[0].scrollIntoView({ block: "center" });
-  const texts = blocks.flatMap(textNodes);
+  await markTerms(blocks);
+}
+
+// Highlights the terms of the last search.
+async function markTerms(elements) {
+  const texts = elements.flatMap(textNodes);
   const ranges = await find(searched.query, texts.map((node) => node.data)).catch(() => []);
   texts.forEach((node, at) => {
     if (ranges[at]?.length) node.replaceWith(...marked(node.data, ranges[at]));
@@ -162,7 +164,7 @@ function textNodes(element) {
   return nodes;
 }
 
-function showLines(article, { text, citation, type }) {
+async function showLines(article, { text, citation, type }) {
   const all = text.split("\n");
   const { start, end } = citation.start && location.hash ? citation : { start: 0, end: 0 };
   const first = Math.max(1, (start || 1) - AROUND);
@@ -190,7 +192,9 @@ function showLines(article, { text, citation, type }) {
     last < all.length ? rest(last + 1, all.length) : null,
   );
   show(article, region);
-  region.querySelector(".cited")?.scrollIntoView({ block: "center" });
+  const cited = [...region.querySelectorAll(".cited")];
+  cited[0]?.scrollIntoView({ block: "center" });
+  await markTerms(cited);
 }
 
 // --- below the document --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import { t } from "./i18n.js";
 import { get } from "./api.js";
-import { $, button, h, show } from "./dom.js";
+import { $, button, copy, h, show } from "./dom.js";
 import { find, marked } from "./marks.js";
 import { state } from "./state.js";
 
@@ -75,11 +75,6 @@ export function close({ stay = false } = {}) {
   if (stay) return;
   if (opener?.isConnected) opener.focus();
   else $("results").focus();
-}
-
-async function copy(text, button) {
-  await navigator.clipboard?.writeText(text).catch(() => null);
-  button.textContent = t("Copied");
 }
 
 function turn(passage, actions) {

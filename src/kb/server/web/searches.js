@@ -39,9 +39,14 @@ const list = (key) => {
 };
 
 export const recent = () => list("kb-recent");
-export function rememberQuery(query) {
+
+// Every key starts a search, so a query replaces its own beginnings, and a beginning of an earlier
+// query is remembered only if it was entered.
+export function rememberQuery(query, entered) {
   const text = query.trim();
-  if (text) write(localStorage, "kb-recent", [text, ...recent().filter((each) => each !== text)].slice(0, RECENT));
+  const others = recent().filter((each) => !text.startsWith(each));
+  if (!text || (!entered && others.some((each) => each.startsWith(text)))) return;
+  write(localStorage, "kb-recent", [text, ...others].slice(0, RECENT));
 }
 
 export const saved = () => list("kb-saved");

@@ -53,12 +53,18 @@ export function set(name, value) {
   else delete state.filters[name];
 }
 
+// The filters as the server takes them. A path without wildcards is a part of the path.
+export function filters() {
+  const path = state.filters.path_glob;
+  return !path || /[*?[]/.test(path) ? state.filters : { ...state.filters, path_glob: `**${path}**` };
+}
+
 export const filterCount = () => Object.values(state.filters).flat().length;
 
 export function request() {
   const body = { query: state.query, explain: state.explain };
   for (const name of ["mode", "profile"]) if (state[name]) body[name] = state[name];
   if (state.all) body.collapse = false;
-  if (filterCount()) body.filters = state.filters;
+  if (filterCount()) body.filters = filters();
   return body;
 }

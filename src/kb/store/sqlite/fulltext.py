@@ -154,15 +154,23 @@ def match_substrings(
     limit: int,
 ) -> TextMatches:
     """Chunks that contain any of the terms as substrings, those with the most terms first. Scans
-    every text."""
+    every text; for a single term, only until there are enough chunks. While a query is typed, its
+    first word is a part of a word at almost every key."""
     within = _within(connection, filters, now)
     narrow, params = _may_contain(terms)
-    rows = connection.execute(
-        "SELECT * FROM (SELECT chunk_id, kb_substrings(text, ?) AS matches FROM chunks "
-        f"WHERE {narrow} AND {within.sql('chunk_id')}) "
-        "WHERE matches > 0 ORDER BY matches DESC, chunk_id LIMIT ?",
-        (substring_terms(terms), *params, *within.params, limit),
-    )
+    counted = substring_terms(terms)
+    chunks = f"FROM chunks WHERE {narrow} AND {within.sql('chunk_id')}"
+    if len(terms) == 1:
+        rows = connection.execute(
+            f"SELECT chunk_id, 1 {chunks} AND kb_substrings(text, ?) ORDER BY chunk_id LIMIT ?",
+            (*params, *within.params, counted, limit),
+        )
+    else:
+        rows = connection.execute(
+            f"SELECT * FROM (SELECT chunk_id, kb_substrings(text, ?) AS matches {chunks}) "
+            "WHERE matches > 0 ORDER BY matches DESC, chunk_id LIMIT ?",
+            (counted, *params, *within.params, limit),
+        )
     scores = ((chunk_id, matches / (1 + len(terms))) for chunk_id, matches in rows)
     return TextMatches([ScoredChunk(*row, rank) for rank, row in enumerate(scores, start=1)])
 
