@@ -14,6 +14,7 @@ from kb.errors import IndexUnusable, StoreMissing
 from kb.store import lexical_terms
 from kb.store.sqlite import fulltext, functions
 from kb.store.sqlite.store import SqliteStore
+from kb.text.normalize import count_substrings
 from kb.types import Filters, LexicalQuery, TextMatches
 from tests.store.builders import put
 
@@ -100,11 +101,10 @@ def test_a_substring_is_read_no_further_than_needed(
 ) -> None:
     """While its first word is typed, a query is a part of a word at almost every key."""
     read: list[str] = []
-    count = functions.count_substrings
 
     def counted(text: str, terms: tuple[str, ...]) -> int:
         read.append(text)
-        return count(text, terms)
+        return count_substrings(text, terms)
 
     monkeypatch.setattr(functions, "count_substrings", counted)
     with closing(SqliteStore(tmp_path / "kb.sqlite")) as store:
