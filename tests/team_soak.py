@@ -315,6 +315,8 @@ async def change_files(folder: Path, until: float, done: asyncio.Event) -> dict[
 def verify(store: str, clients: list[Client], files: dict[str, str], report: Report) -> None:
     """Compare the whole store with the models."""
     from kb import KnowledgeBase
+    from kb.text.timestamps import utc_timestamp
+    from kb.types import Filters
 
     expected = {path: note.text for client in clients for path, note in client.notes.items()}
     with KnowledgeBase(store) as kb:
@@ -334,10 +336,17 @@ def verify(store: str, clients: list[Client], files: dict[str, str], report: Rep
             if kb.get(f"files/{name}", count=False).text.strip() != text.strip():
                 report.problems.append(f"files/{name} has another text than the file")
         sample = random.Random(1).sample(sorted(expected), min(200, len(expected)))
+        encoder, vectors = kb.encoder(), kb._store.vectors
+        assert encoder is not None
+        (model, *_) = vectors.models()
         for path in sample:
-            chunk = kb.chunks(path)[0]
-            nearest = kb.search(expected[path], mode="vector", top=3, collapse=False)
-            if chunk.chunk_id not in [hit.chunk_id for hit in nearest]:
+            # Encoded as a passage: the vector of a query may be closer to another note.
+            (encoding,) = encoder.encode([expected[path]], want={"dense"})
+            nearest = vectors.nearest_dense(
+                model.model_id, encoding.dense or [], filters=Filters(), now=utc_timestamp(0),
+                limit=3,
+            )  # fmt: skip
+            if kb.chunks(path)[0].chunk_id not in [one.chunk_id for one in nearest.chunks]:
                 report.problems.append(f"{path} is not near its own text")
         diagnosis = kb.doctor()
         if not diagnosis.healthy:
