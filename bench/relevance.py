@@ -48,6 +48,8 @@ OTHERS = {
     "xquad-en": ("cranfield", "cosqa"),
     "xquad-zh": ("jsquad", "cmrc2018"),
     "cmrc2018": ("jsquad", "xquad-zh"),
+    "jsquad": ("cmrc2018", "xquad-zh"),
+    "mdn-ko-heading": ("cmrc2018", "jsquad"),
 }
 
 Pairs = Sequence[tuple[float, bool]]  # relevance, and whether the hit is about the question

@@ -8,10 +8,12 @@ import runpy
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from training import relevance
-from training.relevance_data import Observation
+from training.data import held_out_pair
+from training.relevance_data import Observation, read_pairs
 
 from kb import models
 from kb.config import Config
@@ -24,6 +26,12 @@ TOPICS = {
     "bread": "flour oven yeast dough crust loaf baker salt kneading rye",
     "stars": "orbit planet comet nebula telescope galaxy eclipse moon gravity dust",
     "chess": "rook bishop opening gambit pawn checkmate queen castling endgame tempo",
+}
+RUSSIAN = {
+    "корабли": "гавань якорь парус матрос швартов прилив канат мачта штурвал палуба",
+    "хлеб": "мука печка дрожжи тесто корка буханка пекарь соль закваска рожь",
+    "звезды": "орбита планета комета туманность телескоп галактика затмение луна пыль спутник",
+    "шахматы": "ладья слон дебют гамбит пешка ферзь рокировка эндшпиль партия доска",
 }
 PAIRS = 12
 
@@ -44,7 +52,7 @@ def pairs(tmp_path: Path) -> Path:
     return path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> dict[str, object]:
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """Run the command with a copy of the parameters, and return what it has written."""
     target = tmp_path / "parameters.py"
     shutil.copy(relevance_parameters.__file__, target)
@@ -53,7 +61,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: str) -> dic
     monkeypatch.setattr(sys, "argv", ["relevance", *arguments, "--passages", str(PAIRS)])
     relevance.main()
     written = runpy.run_path(str(target))
-    return {name: written[name] for name in ("WORDS", "MODELS", "OTHER")}
+    return {name: written[name] for name in ("ENGLISH", "FOREIGN")}
 
 
 def test_from_pairs_to_parameters(
@@ -71,14 +79,16 @@ def test_from_pairs_to_parameters(
     cache, seen = tmp_path / "cache", tmp_path / "seen.jsonl"
     everything = ["--cache", str(cache), "--observations", str(seen)]
     fitted = run(monkeypatch, tmp_path, str(pairs), *everything)
-    assert fitted["WORDS"] != relevance_parameters.WORDS
-    assert fitted["OTHER"] != relevance_parameters.OTHER
+    before = relevance_parameters.ENGLISH
+    assert fitted["ENGLISH"].words != before.words
+    assert fitted["ENGLISH"].other != before.other
+    assert fitted["FOREIGN"] == relevance_parameters.FOREIGN
     assert "by chance" in capsys.readouterr().out
     assert run(monkeypatch, tmp_path, *everything) == fitted, "from the file of observations"
     assert len(encoders) == 1
     again = run(monkeypatch, tmp_path, str(pairs), "--cache", str(cache), "--encoder", "kb-mini")
-    assert again["WORDS"] == relevance_parameters.WORDS
-    assert again["MODELS"] == fitted["MODELS"]
+    assert again["ENGLISH"].words == before.words
+    assert again["ENGLISH"].models == fitted["ENGLISH"].models
     passages = {text for call in encoders[0].calls for text in call if text.startswith("Note")}
     assert passages
     assert not passages & {text for call in encoders[1].calls for text in call}
@@ -92,9 +102,52 @@ def test_words_alone_need_no_encoder(
 
     monkeypatch.setattr(models, "encoder", encoder)
     fitted = run(monkeypatch, tmp_path, str(pairs), "--encoder", "none")
-    assert fitted["WORDS"] != relevance_parameters.WORDS
-    assert fitted["MODELS"] == relevance_parameters.MODELS
-    assert fitted["OTHER"] == relevance_parameters.OTHER
+    before = relevance_parameters.ENGLISH
+    assert fitted["ENGLISH"].words != before.words
+    assert fitted["ENGLISH"].models == before.models
+    assert fitted["ENGLISH"].other == before.other
+
+
+def test_questions_in_other_languages_have_a_fit_of_their_own(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(models, "encoder", lambda _, name: None if name == "none" else Weightless())
+    chance = random.Random(4)
+    lines = []
+    for source, words in RUSSIAN.items():
+        for number in range(PAIRS):
+            one, other, third = chance.sample(words.split(), 3)
+            text = f"Заметка {number} рассказывает про {one}, {other} и ещё немного про {third}."
+            line = {"query": f"как связаны {one} и {other}?", "positive": text, "lang": "ru"}
+            lines.append(line | {"source": source})
+            lines.append(line | {"source": f"{source}-unclear"})
+    path = tmp_path / "russian.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    arguments = ("--foreign", "--cache", str(tmp_path / "cache"))
+    fitted = run(monkeypatch, tmp_path, str(path), str(pairs), *arguments)
+    assert fitted["ENGLISH"] == relevance_parameters.ENGLISH
+    before, after = relevance_parameters.FOREIGN, fitted["FOREIGN"]
+    assert after.words != before.words
+    assert after.models["kb-mini"] != before.models["kb-mini"]
+    assert after.models["kb-mini-multilingual"] == after.models["kb-mini"]
+    assert after.other != before.other
+    report = capsys.readouterr().out
+    assert "words            корабли:ru" in report
+    assert "unclear" not in report, "their license does not allow it"
+    assert "boats" not in report, "its questions are in English"
+
+
+def test_questions_are_those_that_no_encoder_has_learned(tmp_path: Path) -> None:
+    passages = [f"passage number {number}" for number in range(200)]
+    held_out = {passage for passage in passages if held_out_pair(passage)}
+    lines = [{"query": f"about {each}", "positive": each, "source": "one"} for each in passages]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (collection,) = read_pairs([path], 60, len(held_out))
+    asked = {doc_id for ids in collection.answers.values() for doc_id in ids}
+    assert asked
+    assert {collection.passages[doc_id][1] for doc_id in asked} <= held_out
+    assert len(collection.passages) == 60
 
 
 def test_the_fit_has_the_least_loss() -> None:

@@ -20,6 +20,10 @@ from pathlib import Path
 # between runs. Test splits are never read.
 JUDGED = {"scifact": "train", "nfcorpus": "dev", "cosqa": "dev"}
 REPEAT = {"scifact": 3, "nfcorpus": 8, "cosqa": 3}  # examples per query and epoch
+UNCLEAR = "-unclear"  # at the end of names of sources without a clear license
+COPYLEFT = frozenset(
+    {"manpages-l10n", "gimp-help", "git-docs", "code-c-gpl2", "persianqa", "friendsqa"}
+)
 STOP = frozenset(
     "a an and are as at be by can do does for from how i in is it of on or that the this to was "
     "what when where which who why will with you your".split()
@@ -66,6 +70,11 @@ def passage_text(row: dict[str, str]) -> str:
 
 def held_out(query_id: str) -> bool:
     return zlib.crc32(query_id.encode()) % 5 == 0
+
+
+def is_licensed(source: str) -> bool:
+    """Whether weights that are shipped may learn from a source."""
+    return not source.endswith(UNCLEAR) and source not in COPYLEFT
 
 
 def judgments(folder: Path, split: str) -> dict[str, dict[str, int]]:

@@ -35,7 +35,7 @@ import torch.nn.functional as F  # noqa: N812
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from training.data import held_out_pair
+from training.data import held_out_pair, is_licensed
 from training.model import Bert, Encoder
 from training.packed import Packed, batches_by_length
 from training.prepare import DEVICE, PREFIX
@@ -44,10 +44,6 @@ from training.terms import EACH, Terms
 from training.vocabulary import parallel_rows
 
 QUERY_TOKENS, PASSAGE_TOKENS, SENTENCE_TOKENS = 64, 224, 96
-LEFT_OUT = ("-unclear",)  # sources without a clear license
-COPYLEFT = frozenset(
-    {"manpages-l10n", "gimp-help", "git-docs", "code-c-gpl2", "persianqa", "friendsqa"}
-)
 MEASURED_ONLY = frozenset({"qmsum", "friendsqa"})  # dialogues that no training sees
 START = time.time()
 
@@ -57,7 +53,7 @@ def log(*what: object) -> None:
 
 
 def trained_source(source: str) -> bool:
-    return not source.endswith(LEFT_OUT) and source not in COPYLEFT | MEASURED_ONLY
+    return is_licensed(source) and source not in MEASURED_ONLY
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
     python -m training.relevance PAIRS.jsonl.gz ... [--encoder NAME] [--cache FOLDER]
         [--observations FILE]
-    python -m training.relevance PAIRS.jsonl.gz ... --unspaced
+    python -m training.relevance PAIRS.jsonl.gz ... --foreign
 
 The pairs are questions and passages, `{"query", "positive", "source"}`. Each source is a separate
 collection: its store is searched for its own questions, and for as many questions of sources about
@@ -15,8 +15,9 @@ Words alone are also observed in larger stores with longer passages, where more 
 chance. The weights of signals cannot be negative, so that better signals never lower an estimate.
 For each collection, the report shows how well a fit to all others does.
 
-`--unspaced` fits only the weights of `PIECES`, on top of all others: how queries in Chinese or
-Japanese differ, whose terms are pieces of two characters. Pass pairs in these languages.
+Parameters exist for questions in English and for those in other languages. `--foreign` fits the
+latter, from pairs that have a language (`"lang"`; `en-fr` is an English question for a passage in
+French). Pass pairs in English as well: some collections need questions about something else.
 
 The result is written to `src/kb/search/ranking/relevance_parameters.py`. Without `--encoder`, all
 parameters are fitted: those of words alone, and with the vectors of kb-mini those of kb-mini and of
@@ -32,8 +33,9 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -47,24 +49,24 @@ from kb.evaluation.encoding_cache import cached_encoder
 from kb.locations import cache_folder
 from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
-from kb.search.ranking.relevance import Signals, features, logit, probability
-from kb.search.ranking.relevance_parameters import Parameters
+from kb.search.ranking.relevance import Signals, features, probability
+from kb.search.ranking.relevance_parameters import Parameters, ParameterSet
 from training.relevance_data import Collection, Observation, observe, read_pairs
 
-BUNDLED, NO_ENCODER = "kb-mini", "none"
+BUNDLED, MULTILINGUAL, NO_ENCODER = "kb-mini", "kb-mini-multilingual", "none"
 TARGET = Path(current.__file__)
-WORDS = ("coverage", "match", "matched_words", "known", "count", "length", "chars")
-DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short")
-OTHER = ("margin", "coverage", "known", "matches", "length")
+# How queries in unspaced script differ, whose terms are pieces of two characters.
+PIECES = ("pieces", "covered_pieces")
+WORDS = ("coverage", "match", "matched_words", "known", "count", "length", "chars", *PIECES)
+DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short", *PIECES)
+OTHER = ("margin", "coverage", "known", "matches", "length", *PIECES)
 # Features that describe the query and the passage: their weights may be negative.
 FREE = ("length", "chars", "short", "pieces")
-PIECES = ("pieces", "covered_pieces")
-UNSPACED = 0.5  # the least share of pieces in a query of unspaced script
 # First parts of the names of sources that may answer each other's questions.
 KINDS = {
     "software": (
-        "code", "django", "gimp", "git", "gnome", "godot", "libreoffice", "man", "manpages", "mdn",
-        "ms", "postgresql", "python", "rust",
+        "code", "django", "faquad", "gimp", "git", "gnome", "godot", "libreoffice", "man",
+        "manpages", "mdn", "ms", "postgresql", "python", "rust",
     ),
     "dialogue": ("friendsqa", "qmsum", "sgd", "synthetic", "topical"),
     "medicine": ("covid", "medquad"),
@@ -85,7 +87,7 @@ def main() -> None:
     parser.add_argument("--observations", type=Path)
     parser.add_argument("--passages", type=int, default=250)
     parser.add_argument("--questions", type=int, default=60)
-    parser.add_argument("--unspaced", action="store_true")
+    parser.add_argument("--foreign", action="store_true")
     args = parser.parse_args()
     if args.observations is not None and args.observations.exists():
         observations = read(args.observations)
@@ -93,14 +95,27 @@ def main() -> None:
         observations = search_all(args)
         if args.observations is not None:
             write(args.observations, observations)
-    if args.unspaced:
-        save(*fit_unspaced(observations))
-        return
-    save(
-        current.WORDS if args.encoder not in (None, NO_ENCODER) else fit_words(observations),
-        current.MODELS if args.encoder == NO_ENCODER else fit_model(observations, args.encoder),
-        fit_other(observations) if args.encoder in (None, BUNDLED) else current.OTHER,
-    )
+    chosen = [each for each in observations if each.signals.english != args.foreign]
+    before = current.FOREIGN if args.foreign else current.ENGLISH
+    after = fit_set(chosen, before, args.encoder, foreign=args.foreign)
+    save(*((current.ENGLISH, after) if args.foreign else (after, current.FOREIGN)))
+
+
+def fit_set(
+    observations: Sequence[Observation], before: ParameterSet, encoder: str | None, *, foreign: bool
+) -> ParameterSet:
+    """The parameters with those replaced that `encoder` names: an encoder, `none` for words alone,
+    None for all. In other languages than English, kb-mini is kb-mini-multilingual."""
+    words, models, other = before
+    if encoder in (None, NO_ENCODER):
+        words = fit_words(observations)
+    if encoder != NO_ENCODER:
+        name = encoder or BUNDLED
+        names = (BUNDLED, MULTILINGUAL) if foreign and name == BUNDLED else (name,)
+        models = {**models, **dict.fromkeys(names, fit_model(observations, name))}
+    if encoder in (None, BUNDLED):
+        other = fit_other(observations)
+    return ParameterSet(words, models, other)
 
 
 def fit_words(observations: Sequence[Observation]) -> Parameters:
@@ -110,12 +125,12 @@ def fit_words(observations: Sequence[Observation]) -> Parameters:
     return fit(words, WORDS, penalty=WORDS_PENALTY)
 
 
-def fit_model(observations: Sequence[Observation], name: str | None) -> dict[str, Parameters]:
-    """The parameters of all encoders, with new ones for this encoder."""
+def fit_model(observations: Sequence[Observation], name: str) -> Parameters:
+    """The parameters of an encoder."""
     dense = [each for each in observations if each.signals.cosine is not None]
     knot = float(np.quantile([e.signals.cosine or 0.0 for e in dense if not e.about], KNOT))
-    report(name or BUNDLED, dense, DENSE, knot)
-    return {**current.MODELS, name or BUNDLED: fit(dense, DENSE, knot)}
+    report(name, dense, DENSE, knot)
+    return fit(dense, DENSE, knot)
 
 
 def fit_other(observations: Sequence[Observation]) -> Parameters:
@@ -125,45 +140,6 @@ def fit_other(observations: Sequence[Observation]) -> Parameters:
     return fit(dense, OTHER)
 
 
-def fit_unspaced(
-    observations: Sequence[Observation],
-) -> tuple[Parameters, dict[str, Parameters], Parameters]:
-    """All parameters, with new weights for queries in unspaced script."""
-    unspaced = [each for each in observations if each.signals.pieces >= UNSPACED]
-    words = [each for each in unspaced if each.signals.cosine is None]
-    dense = [each for each in unspaced if each.signals.cosine is not None]
-    return (
-        _fit_pieces("words, unspaced", words, current.WORDS),
-        {
-            name: _fit_pieces(f"{name}, unspaced", dense, each)
-            for name, each in current.MODELS.items()
-        },
-        _fit_pieces("others, unspaced", dense, current.OTHER),
-    )
-
-
-def _fit_pieces(
-    label: str, observations: Sequence[Observation], parameters: Parameters
-) -> Parameters:
-    """The parameters with weights of `PIECES` that suit these observations best."""
-
-    def fitted(chosen: Sequence[Observation]) -> Parameters:
-        bare = parameters._replace(
-            weights={k: v for k, v in parameters.weights.items() if k not in PIECES}
-        )
-        rows = [features(each.signals, bare.knot) for each in chosen]
-        matrix = np.array([[row["covered_pieces"], row["pieces"]] for row in rows])
-        labels = np.array([each.about for each in chosen], float)
-        offsets = np.array([logit(each.signals, bare) for each in chosen])
-        bounded = np.array([True, False])
-        found = _least_loss(matrix, labels, _balanced(chosen), bounded, PENALTY, offsets)
-        added = {"pieces": round(float(found[1]), 4), "covered_pieces": round(float(found[0]), 4)}
-        return bare._replace(weights={**bare.weights, **added})
-
-    _report(label, observations, fitted)
-    return fitted(observations)
-
-
 # --- observations ---------------------------------------------------------------------------------
 
 
@@ -171,40 +147,46 @@ def search_all(args: argparse.Namespace) -> list[Observation]:
     """Search the stores of all collections, and return the signals of the first hits."""
     observations: list[Observation] = []
     collections = read_pairs(args.pairs, args.passages, args.questions)
+    foreign = args.foreign
     if args.encoder in (None, NO_ENCODER):
-        observations += search(collections, None, (0.0,))
-    if args.encoder in (None, NO_ENCODER) and not args.unspaced:
+        observations += search(collections, None, (0.0,), foreign=foreign)
         # In larger stores, and in longer passages, more words match by chance.
         large = read_pairs(args.pairs, LARGE, args.questions, MOST_JOINED)
-        observations += search(large, None, (0.0,))
+        observations += search(large, None, (0.0,), foreign=foreign)
     if args.encoder != NO_ENCODER:
         args.cache.mkdir(parents=True, exist_ok=True)
         encoder = models.encoder(Config(), args.encoder or BUNDLED)
         assert encoder is not None
         with cached_encoder(encoder, args.cache) as cached:
-            observations += search(collections, cached, COVERAGES)
+            observations += search(collections, cached, COVERAGES, foreign=foreign)
     return observations
 
 
 def search(
-    collections: Sequence[Collection], encoder: Encoder | None, coverages: Sequence[float]
+    collections: Sequence[Collection],
+    encoder: Encoder | None,
+    coverages: Sequence[float],
+    *,
+    foreign: bool,
 ) -> Iterator[Observation]:
     """Search the store of each collection for its own questions, and for as many about something
-    else."""
+    else. With `foreign`, only the collections whose questions are in other languages than English,
+    otherwise only those in English."""
     began = time.monotonic()
-    for number, collection in enumerate(collections, start=1):
+    searched = [each for each in collections if bool(language(each)) == foreign]
+    for number, collection in enumerate(searched, start=1):
         chance = random.Random(collection.name)
         others = [each for each in collections if not related(collection.name, each.name)]
         if not others:
             continue
         other, asking = other_and_asking(collection, others, chance)
-        foreign = sample_evenly(asking, len(collection.questions), chance)
-        for each in observe(collection, other, foreign, encoder, coverages=coverages, top=1):
+        strange = sample_evenly(asking, len(collection.questions), chance)
+        for each in observe(collection, other, strange, encoder, coverages=coverages, top=1):
             # A passage with every word of a foreign query may be about it after all.
             if each.own or not each.signals.has_every_word():
                 yield each
         passed = time.monotonic() - began
-        print(f"{number}/{len(collections)} {collection.name} ({passed:.0f} s)", flush=True)
+        print(f"{number}/{len(searched)} {collection.name} ({passed:.0f} s)", flush=True)
 
 
 def other_and_asking(
@@ -214,7 +196,7 @@ def other_and_asking(
     answer. Questions in the language of the collection matter more than passages in it."""
     other = chance.choice(in_language_of(collection, others))
     asking = in_language_of(collection, _unrelated(others, [other]))
-    if language(asking[0]) != language(collection):
+    if not asking or language(asking[0]) != language(collection):
         same = in_language_of(collection, others)
         if strangers := _unrelated(others, same):
             return chance.choice(strangers), same
@@ -226,8 +208,10 @@ def _unrelated(collections: Sequence[Collection], to: Sequence[Collection]) -> l
 
 
 def language(collection: Collection) -> str:
-    """The language of a collection: `fr` of `mdn:fr`, or empty for English."""
-    return collection.name.partition(":")[2]
+    """The language of a collection's questions: `fr` of `mdn:fr`; empty for English, as of
+    `mdn:en-fr`, which has English questions about French passages."""
+    name = collection.name.partition(":")[2]
+    return "" if name.startswith("en") else name
 
 
 def sample_evenly(
@@ -248,8 +232,11 @@ def sample_evenly(
 
 
 def in_language_of(collection: Collection, others: Sequence[Collection]) -> Sequence[Collection]:
-    """The other collections in the same language, or all others if there are none."""
-    return [each for each in others if language(each) == language(collection)] or others
+    """The other collections in the same language; if there are none, those in any language but
+    English, for a collection that is not in English either, or else all others."""
+    wanted = language(collection)
+    same = [each for each in others if language(each) == wanted]
+    return same or [each for each in others if wanted and language(each)] or others
 
 
 def related(one: str, other: str) -> bool:
@@ -308,23 +295,20 @@ def fit(
     return Parameters(round(float(found[-1] - center @ slopes), 4), chosen, round(knot, 4))
 
 
-def _least_loss(
-    rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float, offsets: Any = 0.0
-) -> Any:
+def _least_loss(rows: Any, labels: Any, weights: Any, bounded: Any, penalty: float) -> Any:
     """The coefficients with the least logistic loss plus ridge penalty, by Newton's method. Those
-    in `bounded` are not negative; the last one has no penalty. `offsets` are added to the logits.
-    """
+    in `bounded` are not negative; the last one has no penalty."""
     ridge = np.full(rows.shape[1], 2.0 * penalty)
     ridge[-1] = 0.0
 
     def loss(at: Any) -> float:
-        logits = rows @ at + offsets
+        logits = rows @ at
         losses = np.logaddexp(0.0, logits) - labels * logits
         return float(weights @ losses + ridge @ at**2 / 2.0)
 
     at = np.zeros(rows.shape[1])
     for _ in range(_MOST_STEPS):
-        estimates = 1.0 / (1.0 + np.exp(-(rows @ at + offsets)))
+        estimates = 1.0 / (1.0 + np.exp(-(rows @ at)))
         slope = rows.T @ (weights * (estimates - labels)) + ridge * at
         curvature = (rows * (weights * estimates * (1.0 - estimates))[:, None]).T @ rows
         curvature += np.diag(ridge + _TINY)
@@ -366,23 +350,17 @@ def report(
     penalty: float = PENALTY,
 ) -> None:
     """Print the figures of each collection, from a fit to all others."""
-    _report(label, observations, lambda others: fit(others, names, knot, penalty))
-
-
-def _report(
-    label: str,
-    observations: Sequence[Observation],
-    fitted: Callable[[Sequence[Observation]], Parameters],
-) -> None:
     rows = []
     for collection in sorted({each.collection for each in observations}):
         held = [each for each in observations if each.collection == collection]
         others = [each for each in observations if each.collection != collection]
-        parameters = fitted(others)
+        parameters = fit(others, names, knot, penalty)
         pairs = [(probability(each.signals, parameters), each.about) for each in held]
         rows.append((auroc(pairs), calibration_error(pairs), error_by_chance(pairs)))
         print(_figures(label, collection, rows[-1]), f" n {len(pairs)}")
-    print(_figures(label, "mean", [fmean(column) for column in zip(*rows, strict=True)]))
+    # A collection without hits for questions about something else has no AUROC.
+    means = [fmean(v for v in column if not isnan(v)) for column in zip(*rows, strict=True)]
+    print(_figures(label, "mean", means))
 
 
 def _figures(label: str, collection: str, figures: Sequence[float]) -> str:
@@ -394,26 +372,35 @@ def _figures(label: str, collection: str, figures: Sequence[float]) -> str:
 # --- the file -------------------------------------------------------------------------------------
 
 
-def save(words: Parameters, tables: Mapping[str, Parameters], other: Parameters) -> None:
+def save(english: ParameterSet, foreign: ParameterSet) -> None:
     """Write the parameters as Python, which a search loads faster than JSON."""
     text = TARGET.read_text(encoding="utf-8")
-    start = text.index("# Words alone")
+    start = text.index("# Queries in English")
     lines = [
-        "# Words alone: without a model, or while a passage has no vector yet.",
-        f"WORDS = {_literal(words)}",
+        "# Queries in English.",
+        *_set_lines("ENGLISH", english),
         "",
-        "# Encoders whose cosines are calibrated.",
-        "MODELS: Mapping[str, Parameters] = {",
-        *(f'    "{name}": {_literal(each, "    ")},' for name, each in sorted(tables.items())),
-        "}",
-        "",
-        "# All other encoders: cosines in relation to those of the other candidates.",
-        f"OTHER = {_literal(other)}",
+        "# Queries in other languages.",
+        *_set_lines("FOREIGN", foreign),
     ]
     TARGET.write_text(text[:start] + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _literal(parameters: Parameters, indent: str = "") -> str:
+def _set_lines(name: str, parameters: ParameterSet) -> list[str]:
+    indent, deeper = " " * 4, " " * 8
+    models = sorted(parameters.models.items())
+    return [
+        f"{name} = ParameterSet(",
+        f"{indent}words={_literal(parameters.words, indent)},",
+        f"{indent}models={{",
+        *(f'{deeper}"{model}": {_literal(each, deeper)},' for model, each in models),
+        f"{indent}}},",
+        f"{indent}other={_literal(parameters.other, indent)},",
+        ")",
+    ]
+
+
+def _literal(parameters: Parameters, indent: str) -> str:
     entries = "".join(
         f'\n{indent}        "{name}": {weight},' for name, weight in parameters.weights.items()
     )

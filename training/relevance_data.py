@@ -24,6 +24,7 @@ from kb.ports import Encoder
 from kb.search.query.analysis import analyze
 from kb.search.ranking.relevance import Signals
 from kb.types import Attributes
+from training.data import held_out_pair, is_licensed
 
 COVERAGES = (0.0, 0.03, 0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _OTHER = "other-"
@@ -71,18 +72,22 @@ def read_pairs(
     paths: Sequence[Path], passages: int, questions: int, most_joined: int = 1
 ) -> list[Collection]:
     """A collection for each source in files of pairs: `{"query", "positive", "source"}`. A passage
-    is made of one text, or of up to `most_joined`. Sources with too few texts are left out."""
+    is made of one text, or of up to `most_joined`. Sources with too few texts or without a
+    suitable license are left out. Pairs that kb-mini has not learned come first: their questions
+    are asked."""
     by_source: dict[str, list[tuple[str, str]]] = {}
     for path in paths:
         for line in read_lines(path):
             source = f"{line['source']}:{line['lang']}" if "lang" in line else line["source"]
             by_source.setdefault(source, []).append((line["query"], line["positive"]))
     sizes = [1 + number % most_joined for number in range(passages)]
-    return [
-        _from_pairs(source, random.Random(source).sample(pairs, sum(sizes)), sizes, questions)
-        for source, pairs in by_source.items()
-        if len(pairs) >= sum(sizes)
-    ]
+    collections = []
+    for source, pairs in by_source.items():
+        if len(pairs) >= sum(sizes) and is_licensed(source.partition(":")[0]):
+            chosen = random.Random(source).sample(pairs, len(pairs))
+            chosen.sort(key=lambda pair: not held_out_pair(pair[1]))
+            collections.append(_from_pairs(source, chosen[: sum(sizes)], sizes, questions))
+    return collections
 
 
 def _from_pairs(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,4 +61,4 @@ def test_every_text_has_an_answer_that_depends_on_it_alone(text: str) -> None:
 
 
 def test_the_weights_are_small() -> None:
-    assert WEIGHTS.stat().st_size == 1 << 15
+    assert Path(WEIGHTS).stat().st_size == 1 << 15

@@ -8,29 +8,29 @@ In Latin script, groups of two to four letters do, each with a weight that
 
 from __future__ import annotations
 
-import re
 from array import array
 from functools import cache
-from pathlib import Path
 from zlib import crc32
 
-from kb.text.scripts import words_by_script
+from kb.text.patterns import compile_later
 
 BUCKETS = 1 << 15
 SAMPLE_CHARS = 240
-WEIGHTS = Path(__file__).with_suffix("").with_name("english_letters.bin")
+WEIGHTS = __file__.rpartition("english")[0] + "english_letters.bin"
 # If the sum of the weights exceeds this, the text is in another language. That is wrong for about
 # one in 500 English texts of at most five words, and for one in 10,000 longer ones.
 _SHORT_THRESHOLD, _THRESHOLD = 350, 200
 _SHORT_WORDS = 5
 _MAX_OTHER_SHARE = 0.1  # of the words, in scripts other than Latin
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = compile_later(r"[^\W\d_]+")
 
 
 def is_english(text: str) -> bool:
     """Whether the beginning of `text` is English, or cannot be told from English."""
     sample = text[:SAMPLE_CHARS]
     if not sample.isascii():
+        from kb.text.scripts import words_by_script  # a search for words in ASCII starts sooner
+
         words = words_by_script(sample)
         if words.total() - words["LATIN"] > _MAX_OTHER_SHARE * words.total():
             return False
@@ -55,4 +55,5 @@ def letter_groups(text: str) -> list[int]:
 
 @cache
 def _weights() -> array[int]:
-    return array("b", WEIGHTS.read_bytes())
+    with open(WEIGHTS, "rb") as file:
+        return array("b", file.read())

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.search.ranking import relevance_parameters
+from kb.search.ranking import relevance
 from kb.search.ranking.relevance import Signals, estimate, is_calibrated
-from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS
+from kb.search.ranking.relevance_parameters import ENGLISH, FOREIGN, ParameterSet
 
 SHARE = st.floats(0.0, 1.0)
 COSINE = st.floats(-1.0, 1.0)
@@ -23,6 +23,8 @@ SIGNALS = st.builds(
     cosine=st.none() | COSINE,
     typical=st.none() | COSINE,
     match=st.none() | SHARE,
+    pieces=SHARE,
+    english=st.booleans(),
 )
 
 
@@ -100,9 +102,30 @@ def test_other_cosines_are_compared_with_those_of_the_other_candidates() -> None
     assert estimate(high, "another") == estimate(low, "another")
 
 
-@pytest.mark.parametrize("parameters", [WORDS, OTHER, *MODELS.values()])
-def test_weights_of_signals_are_not_negative(
-    parameters: relevance_parameters.Parameters,
+@pytest.mark.parametrize("parameters", [ENGLISH, FOREIGN])
+def test_weights_of_signals_are_not_negative(parameters: ParameterSet) -> None:
+    free = {"length", "chars", "short", "pieces"}
+    for each in (parameters.words, parameters.other, *parameters.models.values()):
+        assert all(weight >= 0 for name, weight in each.weights.items() if name not in free)
+
+
+def test_queries_in_other_languages_have_parameters_of_their_own() -> None:
+    """A question in Chinese that shares half of its pieces with a passage at this cosine is about
+    it; a question in English with these signals may not be."""
+    english = Signals(6.0, 1.0, 0.5, 6.0, 400, 0.62, 0.5)
+    foreign = english._replace(pieces=1.0, english=False)
+    for model in ("kb-mini", "kb-mini-multilingual"):
+        assert (estimate(foreign, model) or 0) > (estimate(english, model) or 1)
+    assert estimate(foreign._replace(cosine=None), None) != estimate(
+        english._replace(cosine=None), None
+    )
+
+
+def test_a_model_calibrated_for_english_only_is_used_for_all_languages(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    free = {"length", "chars", "short"}
-    assert all(weight >= 0 for name, weight in parameters.weights.items() if name not in free)
+    models = {**ENGLISH.models, "another": ENGLISH.models["kb-mini"]}
+    monkeypatch.setattr(relevance, "ENGLISH", ENGLISH._replace(models=models))
+    english = Signals(6.0, 1.0, 0.5, 6.0, 400, 0.62, 0.5)
+    assert is_calibrated("another")
+    assert estimate(english._replace(english=False), "another") == estimate(english, "another")

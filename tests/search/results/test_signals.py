@@ -110,6 +110,22 @@ class TestCoverage:
         assert self.coverage("数据库", "关于数据库的事") == 1.0
         assert 0 < self.coverage("数据库", "关于数据的事") < 1
 
+    def test_pieces_of_an_alphabet_are_longer(self) -> None:
+        """Two Thai texts about different things share half of their pairs of letters."""
+        query = "การแข่งขันกีฬาแห่งชาติ"
+        assert self.coverage(query, f"ข่าว{query}วันนี้") == pytest.approx(1.0)
+        pairs = " ".join(query[at : at + 2] for at in range(len(query) - 1))
+        assert self.coverage(query, pairs) == 0.0
+
+    def test_a_piece_is_as_rare_as_its_rarest_pair(self) -> None:
+        query = "กีฬา"
+        known = TermFrequencies({"กี": 90, "ีฬ": 3, "ฬา": 8}, 100)
+        unknown = TermFrequencies({"กี": 90, "ีฬ": 0, "ฬา": 8}, 100)
+        assert QueryTerms.of(analyze(query), known).known() == 1.0
+        assert QueryTerms.of(analyze(query), unknown).known() == 0.0
+        assert QueryTerms.of(analyze(query), known).total < 0.25
+        assert QueryTerms.of(analyze(query), unknown).total == pytest.approx(0.25)
+
     def test_inside_words_only_if_asked(self) -> None:
         assert self.coverage("arbou", "harbour") == 0.0
         assert self.coverage("arbou", "HARBOUR", inside=True) == 1.0

@@ -3,7 +3,9 @@
 A logistic model of a few features. Better signals never lower the probability.
 `relevance_parameters` holds its parameters, which `python -m training.relevance` fits: one set for
 words alone, one for each encoder whose cosines have been calibrated, and one for all other
-encoders, which compares a hit's cosine with those of the query's other candidates.
+encoders, which compares a hit's cosine with those of the query's other candidates. Each exists
+twice: for queries in English, and for those in other languages, where cosines are lower, and words
+have inflections that no stemmer removes, or no spaces between them.
 
 Half of the questions in the training data have no answer in their store. So 0.5 means: as likely
 about the question as not, if half of all questions can be answered.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 from math import exp, log, log1p
 
-from kb.search.ranking.relevance_parameters import MODELS, OTHER, WORDS, Parameters
+from kb.search.ranking.relevance_parameters import ENGLISH, FOREIGN, Parameters
 from kb.values import NamedTuple
 
 _MAX_MARGIN = 0.25  # in a small store, larger margins occur by chance
@@ -38,7 +40,7 @@ class Signals(NamedTuple):
     the highest possible BM25 score: it distinguishes a passage that is about a word from one that
     mentions it in passing. It is None if it is unknown. `pieces` is the share of the query's weight
     in pieces of unspaced script, such as Chinese: many of them are not words, so that passages
-    contain fewer of them than of words.
+    contain fewer of them than of words. `english` is False if the query is in another language.
     """
 
     words: float
@@ -50,14 +52,16 @@ class Signals(NamedTuple):
     typical: float | None = None
     match: float | None = None
     pieces: float = 0.0
+    english: bool = True
 
     def has_every_word(self) -> bool:
         """Whether the passage contains every word of the query."""
         return self.coverage >= _EVERY_WORD
 
     def facts(self) -> dict[str, float]:
-        """The known values by name."""
-        return {name: value for name, value in self._asdict().items() if value is not None}
+        """The known values by name, as numbers."""
+        values = self._asdict() | {"english": int(self.english)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
@@ -65,7 +69,7 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     and the passage; the others rise with better signals. `matched_words` is the match in words:
     half of a long query is stronger evidence than half of a short one. `high_cosine` is the part of
     the cosine above `knot`. `pieces` and `covered_pieces` apply to queries in unspaced script."""
-    words, known, coverage, matched, chars, cosine, typical, match, pieces = signals
+    words, known, coverage, matched, chars, cosine, typical, match, pieces, _ = signals
     share = _MEAN_MATCH * coverage if match is None else min(match, coverage)
     values = {
         "coverage": coverage,
@@ -92,10 +96,19 @@ def estimate(signals: Signals, model: str | None) -> float | None:
     query without words."""
     if not signals.words:
         return None
-    parameters = WORDS
-    if signals.cosine is not None:
-        parameters = MODELS.get(model or "", WORDS if signals.typical is None else OTHER)
-    return probability(signals, parameters)
+    return probability(signals, _parameters(signals, model))
+
+
+def _parameters(signals: Signals, model: str | None) -> Parameters:
+    """The parameters for these signals. A model that was calibrated for English only has the same
+    parameters for other languages."""
+    group = ENGLISH if signals.english else FOREIGN
+    if signals.cosine is None:
+        return group.words
+    for calibrated in (group.models, ENGLISH.models):
+        if (parameters := calibrated.get(model or "")) is not None:
+            return parameters
+    return group.words if signals.typical is None else group.other
 
 
 def probability(signals: Signals, parameters: Parameters) -> float:
@@ -113,4 +126,4 @@ def logit(signals: Signals, parameters: Parameters) -> float:
 
 def is_calibrated(model: str | None) -> bool:
     """Whether there are separate parameters for the cosines of this model."""
-    return model in MODELS
+    return model in ENGLISH.models

@@ -17,6 +17,7 @@ from kb.search.results.hits import CandidateCache, ScoreBreakdown
 from kb.search.retrievers import registry
 from kb.search.retrievers.base import Candidates
 from kb.search.retrievers.registry import LEXICAL
+from kb.text.english import is_english
 from kb.text.normalize import bigrams, find_identifiers
 from kb.text.tokenize import stems_in, tokenize
 from kb.types import TermFrequencies
@@ -24,7 +25,10 @@ from kb.values import NamedTuple, dataclass
 
 _MAX_CHARS = 20_000  # characters of a passage that are read
 _ASSUMED_CHUNKS = 1_000
-_PIECE = 0.5  # in words: two characters of unspaced script are about one word, and pieces overlap
+# Characters in a piece of unspaced script, which are about one word. Most passages contain most
+# pairs of letters of an alphabet such as the Thai one, whatever they are about.
+_PIECE_CHARS, _ALPHABET_PIECE_CHARS = 2, 4
+_ALPHABETS_END = "\u1800"  # Thai, Lao, Burmese and Khmer are before, Han, kana and Hangul after
 
 
 class Term(NamedTuple):
@@ -56,9 +60,9 @@ class QueryTerms:
             # Identifiers are not looked up.
             count = frequencies.counts.get(next(iter(stems[0]), "")) if len(stems) == 1 else None
             terms.append(Term(word[0].lower(), stems, _weight(count, frequencies), count != 0))
-        for piece in dict.fromkeys(p for run in analysis.content.runs for p in bigrams(run)):
-            count = frequencies.counts.get(piece)
-            weight = _PIECE * _weight(count, frequencies)
+        for piece in dict.fromkeys(p for run in analysis.content.runs for p in _pieces(run)):
+            count = _piece_count(piece, frequencies)
+            weight = _size(piece) * _weight(count, frequencies)
             terms.append(Term(piece, (), weight, count != 0))
         return cls(tuple(terms), inside)
 
@@ -103,6 +107,23 @@ class QueryTerms:
     def coverage(self, contained: Sequence[Term]) -> float:
         """The share of these terms in the sum of the weights."""
         return sum(term.weight for term in contained) / self.total if self.terms else 0.0
+
+
+def _pieces(run: str) -> list[str]:
+    """The overlapping pieces of a run of unspaced script."""
+    size = _ALPHABET_PIECE_CHARS if run < _ALPHABETS_END else _PIECE_CHARS
+    return [run[start : start + size] for start in range(len(run) - size + 1)] or [run]
+
+
+def _piece_count(piece: str, frequencies: TermFrequencies) -> int | None:
+    """How many chunks contain a piece, at most: the store counts pairs of characters."""
+    counts = [frequencies.counts.get(pair) for pair in bigrams(piece)]
+    return min((count for count in counts if count is not None), default=None)
+
+
+def _size(piece: str) -> float:
+    """How much a piece counts, in words: pieces overlap."""
+    return 1.0 / max(_PIECE_CHARS, len(piece))
 
 
 def _weight(count: int | None, frequencies: TermFrequencies) -> float:
@@ -174,6 +195,7 @@ class SignalSource:
         inside = lexical is not None and "substring" in lexical.tiers
         self._terms = QueryTerms.of(analysis, frequencies, inside=inside)
         self._known = self._terms.known()
+        self._english = is_english(analysis.text)
         dense = breakdown.candidates.get("dense")
         self.model = None if dense is None else dense.model
         self._cosines = [] if dense is None else [one.score for one in dense.ranked[:depth]]
@@ -200,12 +222,13 @@ class SignalSource:
             words=self._terms.total,
             known=self._known,
             coverage=self._terms.coverage(contained),
-            matched=sum(1.0 if term.alternatives else _PIECE for term in contained),
+            matched=sum(1.0 if term.alternatives else _size(term.text) for term in contained),
             chars=len(chunk.text),
             cosine=self._cosine(chunk_id),
             typical=self._typical,
             match=self._match(chunk_id),
             pieces=self._terms.pieces,
+            english=self._english,
         )
 
     def _match(self, chunk_id: int) -> float | None:
