@@ -9,8 +9,11 @@ from kb import relevance
 from kb.cli.output import Console, display_width, escape, escape_lines
 from kb.search.retrievers.registry import LEXICAL
 from kb.text.headings import SEPARATOR
-from kb.types import LINE_TYPES, Hit, Passage, Retrieval
-from kb.values import Any
+from kb.types import LINE_TYPES, Hit, Retrieval
+from kb.values import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kb.types import Passage
 
 _INDENT = "    "
 _COMMON = 0.0001  # FTS5 gives a word that most passages contain a score of about 1e-6
