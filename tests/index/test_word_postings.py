@@ -10,19 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.index.word_postings import (
-    HEADING,
-    MAX_CANDIDATES,
-    PART,
-    TEXT,
-    CountPhrase,
-    Part,
-    Postings,
-    Row,
-    WordRanking,
-    build,
-    count_phrase,
-)
+from kb.index.bm25 import MAX_CANDIDATES, CountPhrase, Part, WordRanking, count_phrase
+from kb.index.word_postings import HEADING, PART, TEXT, Postings, Row, build
 from kb.text.tokenize import split_words, stem_word, tokenize
 
 WORDS = ["run", "running", "runs", "Tree", "über", "naïve", "a", "the", "x1", "東京", "ﬁt"]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.index import pruning, word_pruning
+from kb.index.bm25 import Part, WordRanking
 from kb.index.selection import best_chunks
-from kb.index.word_postings import Part, Postings, Row, WordRanking, build
+from kb.index.word_postings import Postings, Row, build
 from kb.text.tokenize import split_words, stem_word
 
 WORDS = [f"w{letter}" for letter in "abcdefghijkl"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kb.index.bm25 import Part
 from kb.index.word_pairs import Signatures, select
-from kb.index.word_postings import Part, Postings
+from kb.index.word_postings import Postings
 from kb.index.word_pruning import PhrasePostings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kb.index.word_postings import Phrase, WordRanking
+    from kb.index.bm25 import Phrase, WordRanking
     from kb.store.postgres.connection import Database
     from kb.store.postgres.filters import FilterCache, Visible
     from kb.store.postgres.session import Session

@@ -303,7 +303,7 @@ def _to_merge(segments: Sequence[Segment]) -> list[int]:
 
 def _merge_words(session: Session, kind: str, chosen: Sequence[int]) -> None:
     from kb.index import word_blocks
-    from kb.index.word_postings import Part
+    from kb.index.bm25 import Part
 
     parts = []
     for stored in read_segments(session, chosen):

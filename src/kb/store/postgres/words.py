@@ -1,7 +1,7 @@
 """Ranking by words and by n-grams of unspaced scripts, over segments.
 
 The scores are those of the SQLite store, because tokens, statistics and scorer are the same: see
-`kb.index.word_postings`. The chunks of the segments are cached for each state of the store, and the
+`kb.index.bm25`. The chunks of the segments are cached for each state of the store, and the
 blocks of terms by `block_cache`.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kb.index.bm25 import Phrase, WordRanking
     from kb.index.word_pairs import Signatures
-    from kb.index.word_postings import Phrase, WordRanking
     from kb.index.word_pruning import PhrasePostings
     from kb.store.postgres.block_cache import BlockCache
     from kb.store.postgres.session import Session
@@ -110,7 +110,8 @@ class WordIndex:
     ) -> dict[int, int]:
         """The weighted count of a phrase in each of the chunks, from their texts. The text of a
         chunk never changes, so counts are cached."""
-        from kb.index.word_postings import HEADING, PART, TEXT, count_phrase
+        from kb.index.bm25 import count_phrase
+        from kb.index.word_postings import HEADING, PART, TEXT
 
         counts = {one: self._counts.get((phrase, one)) for one in chunk_ids}
         missing = [one for one, count in counts.items() if count is None]
@@ -147,7 +148,7 @@ class WordIndex:
             return known
 
     def _load(self, session: Session) -> State:
-        from kb.index.word_postings import Part, WordRanking
+        from kb.index.bm25 import Part, WordRanking
 
         present = segments.numbers(session, self._kind, 0)
         new = [number for number in present if number not in self._segments]

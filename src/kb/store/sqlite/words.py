@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kb.index.word_postings import Phrase, Postings, WordRanking
+    from kb.index.bm25 import Phrase, WordRanking
+    from kb.index.word_postings import Postings
     from kb.store.sqlite.connection import Database
 
 _MAX_CHANGED = 1000  # chunks that are read from the store; after more, a file is written
@@ -89,7 +90,7 @@ class WordIndex:
         to read, or the index cannot be used."""
         if (state := self._state(connection)) is None:
             return None
-        from kb.index.word_postings import MAX_CANDIDATES
+        from kb.index.bm25 import MAX_CANDIDATES
 
         certain: set[int] = set()
         possible: set[int] = set()
@@ -316,7 +317,8 @@ def _rows(connection: apsw.Connection, chunk_ids: Sequence[int]) -> Iterable[Any
 def _count_phrase(
     connection: apsw.Connection, phrase: Phrase, chunk_ids: list[int]
 ) -> dict[int, int]:
-    from kb.index.word_postings import HEADING, PART, TEXT, count_phrase
+    from kb.index.bm25 import count_phrase
+    from kb.index.word_postings import HEADING, PART, TEXT
 
     counts = dict.fromkeys(chunk_ids, 0)
     for chunk_id, *texts in _rows(connection, chunk_ids):
@@ -335,7 +337,7 @@ def _ranking(files: Chain, layers: Sequence[Layer]) -> WordRanking:
     """The ranking over the files and the layers. A chunk counts in the last one that has it."""
     import numpy as np
 
-    from kb.index.word_postings import Part, WordRanking
+    from kb.index.bm25 import Part, WordRanking
 
     parts, later = [], np.empty(0, np.int64)
     for layer in reversed(layers):
