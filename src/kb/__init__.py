@@ -32,6 +32,7 @@ And the modules that several of them share:
     degradation    messages about degraded responses
     relevance      which hits are weak matches
     shutdown       orderly shutdown of long-running commands
+    snapshots      reads that are repeated if a standby ends them
     locations      the store and the user's folders, as paths that are checked
     paths          the same as text, without the checks
     atomic         files that appear complete or not at all

@@ -17,6 +17,7 @@
         StoreTooNew           written by a newer version of kb
         StoreReadOnly         a write to a read-only store
         StoreBusy             another process held the write lock for too long
+          SnapshotLost        a standby has ended a read, which can be repeated
         DiskFull              the disk is full; everything committed is kept
       ModelError              a model that cannot be used, or failed
         ModelMissing          no such model, or its files are missing
