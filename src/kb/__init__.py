@@ -38,7 +38,6 @@ And the modules that several of them share:
     atomic         files that appear complete or not at all
     regular_files  safe reading of a user's files
     open_stores    the stores that this process has open, whose files only SQLite reads
-    snapshots      reads that are repeated if their snapshot is lost
     processes      whether another process is still running
     logs           the loggers
 """
