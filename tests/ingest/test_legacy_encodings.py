@@ -27,6 +27,8 @@ WESTERN = "Grüße aus Köln: schöne Straßen, “naïve” façades – und 20
         (KOREAN, "euc_kr", "EUC-KR"),
         (WESTERN, "cp1252", "Windows-1252"),
         ("déjà vu à l'été, señor\n", "latin-1", "Windows-1252"),
+        (JAPANESE, "iso2022_jp", "ISO-2022-JP"),
+        (KOREAN, "iso2022_kr", "ISO-2022-KR"),
     ],
 )
 def test_encodings(text: str, codec: str, name: str) -> None:
@@ -56,6 +58,21 @@ def test_utf_8_has_no_note(text: str) -> None:
 )
 def test_bytes_of_no_known_encoding(data: bytes) -> None:
     assert legacy_encoding(data) is None
+
+
+def test_a_text_of_ascii_bytes_has_a_note_too() -> None:
+    source = Source("a.txt", JAPANESE.encode("iso2022_jp"))
+    document = parse_and_chunk(TextParser(), source, 1800)
+    assert document.warnings == ("not UTF-8: read as ISO-2022-JP",)
+    assert [chunk.text for chunk in document.chunks] == [JAPANESE.strip()]
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred\x1b[0m\n", "the sequence \x1b$B begins kanji", "\x1b$"]
+)
+def test_other_escape_sequences_are_text(text: str) -> None:
+    assert is_utf8(text.encode())
+    assert decode(text.encode()) == text
 
 
 def test_the_note_is_a_warning_of_the_document() -> None:

@@ -534,6 +534,16 @@ def test_a_process_that_reads_the_folder_of_its_store_keeps_its_locks(tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_a_named_pipe_in_place_of_the_store_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kb.sqlite")
+    with KnowledgeBase(tmp_path / "kb.sqlite") as kb:
+        with pytest.raises(StoreUnusable, match="is not a regular file"):
+            kb.search("note")
+        with pytest.raises(StoreUnusable, match="is not a regular file"):
+            kb.add("a note")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
 def test_a_named_pipe_beside_the_store_is_refused(tmp_path: Path, suffix: str) -> None:
     with KnowledgeBase(tmp_path / "kb.sqlite") as kb:

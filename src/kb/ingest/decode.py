@@ -115,6 +115,11 @@ def _decode(data: bytes) -> str:
 
 def _utf8(data: bytes) -> str:
     """Decode UTF-8, or the legacy encoding that fits. Raises `Unreadable` if none does."""
+    if b"\x1b$" in data:
+        from kb.ingest.legacy_encodings import escape_encoding
+
+        if (escaped := escape_encoding(data)) is not None:
+            return data.decode(escaped.codec)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

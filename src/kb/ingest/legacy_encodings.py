@@ -3,7 +3,8 @@ and Korean.
 
 Pure. The encoding of bytes can only be inferred. An encoding is accepted if all bytes are valid in
 it, and if the result consists of the characters that texts in its language have. Shift-JIS, GB18030
-and the others are tried before Windows-1252, in which nearly everything is valid.
+and the others are tried before Windows-1252, in which nearly everything is valid. ISO-2022 consists
+of ASCII bytes, so it is also valid UTF-8; its escape sequences tell it apart.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 _SAMPLE_BYTES = 64 * 1024
 _STEP_BYTES = 1024 * 1024
+_ESCAPE = b"\x1b$"  # begins a sequence that selects a character set of two bytes
 _MIN_CHARS = 4  # of the language, in a multi-byte encoding
 
 _KANA = re.compile("[\u3040-\u30ff]")
@@ -37,7 +39,9 @@ class Encoding(NamedTuple):
 
 
 def legacy_encoding(data: bytes) -> Encoding | None:
-    """The encoding of text that is not valid UTF-8; None if none fits."""
+    """The encoding of text that is not UTF-8; None if none fits."""
+    if (encoding := escape_encoding(data)) is not None:
+        return encoding
     if b"\0" in data or (_UTF8_LETTER.search(data[:_SAMPLE_BYTES]) and _mostly_utf8(data)):
         return None
     for encoding, fits in _CANDIDATES:
@@ -45,6 +49,19 @@ def legacy_encoding(data: bytes) -> Encoding | None:
         if text is not None and fits(text):
             return encoding
     return _WESTERN if _is_western(data) else None
+
+
+def escape_encoding(data: bytes) -> Encoding | None:
+    """The encoding of text in ISO-2022, which old Japanese and Korean mails and pages use; None if
+    it has no escape sequences of these encodings, or is not valid."""
+    start = data.find(_ESCAPE)
+    if start < 0 or not data.isascii():
+        return None
+    for encoding in _ESCAPE_ENCODINGS:
+        text = _decode_sample(data[start:], encoding.codec)
+        if text is not None and not text.isascii() and "\x1b" not in text:
+            return encoding
+    return None
 
 
 def encoding_note(data: bytes) -> str | None:
@@ -56,9 +73,10 @@ def encoding_note(data: bytes) -> str | None:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether `data` is valid UTF-8, decoded in steps, without a second copy in memory."""
+    """Whether `data` is valid UTF-8 and not ISO-2022, decoded in steps, without a second copy in
+    memory."""
     if data.isascii():
-        return True
+        return escape_encoding(data) is None
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(data), _STEP_BYTES):
@@ -164,6 +182,10 @@ def _is_western(data: bytes) -> bool:
     return 10 * (letters + punctuation) >= 9 * len(text)
 
 
+_ESCAPE_ENCODINGS = (
+    Encoding("iso2022_jp_ext", "ISO-2022-JP"),
+    Encoding("iso2022_kr", "ISO-2022-KR"),
+)
 _WESTERN = Encoding("cp1252", "Windows-1252")
 _CANDIDATES: tuple[tuple[Encoding, Callable[[str], bool]], ...] = (
     (Encoding("euc_jp", "EUC-JP"), _is_japanese),

@@ -33,7 +33,7 @@ def parse_and_chunk(parser: Parser, source: Source, max_chars: int) -> ChunkedDo
     """Parse `source` with `parser` in this process, and split it into chunks."""
     parsed = parser.parse(source)
     warnings = parsed.warnings
-    if parsed.text is None and not source.data.isascii():
+    if parsed.text is None and (not source.data.isascii() or b"\x1b$" in source.data):
         from kb.ingest.legacy_encodings import encoding_note
 
         warnings += tuple(filter(None, [encoding_note(source.data)]))

@@ -57,7 +57,8 @@ def test_files_of_many_formats() -> None:
     assert "deeper" not in text
     assert parsed.attributes.tags == ("boat",)
     assert (parsed.type, parsed.title) == ("archive", "export")
-    (warning,) = parsed.warnings
+    warning, hidden = parsed.warnings
+    assert hidden == "hidden files are not read: .git/config.txt"
     assert "keys/id_rsa: may hold secrets" in warning
     assert "inner.zip/more.zip: archives are read to a depth of 2" in warning
     check_parsed(parsed, zipped(parts))
@@ -67,6 +68,15 @@ def test_a_passage_below_a_title_is_cited_by_its_first_line() -> None:
     parsed = parse({"a.md": "---\ntitle: Anchors\n---\nThe kedge\n"})
     drafts = chunk(parsed.blocks, 1800)
     assert [draft.spans[0].place for draft in drafts] == ["a.md:4"]
+
+
+def test_hidden_files_are_named() -> None:
+    parts: dict[str, str | bytes] = {f".{n}.md": "secret thoughts" for n in range(6)}
+    parts |= {"a.md": "words", "node_modules/b.md": "words of others", ".DS_Store": b"\0"}
+    (warning,) = parse(parts).warnings
+    assert warning == "hidden files are not read: .0.md; .1.md; .2.md; .3.md; .4.md, and 2 more"
+    with pytest.raises(Unsupported, match=r"none of its files can be read: hidden: \.a\.md"):
+        parse({".a.md": "words"})
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ typeset only
 def test_generated_pages_without_commands_for_typesetters() -> None:
     parsed = parse(GENERATED.encode(), "git-tide.1")
     assert parsed.text == (
-        '# NAME\n\ngit-tide - reads "the" water\n\nit\'s high the ebb\n\nshown 1'
+        '# NAME\n\ngit-tide - reads "the" water\n\nit\'s high the ebb\n\nshown'
     )
 
 
@@ -143,6 +143,73 @@ def test_escapes() -> None:
     assert plain_text(r"\fBa\f(CWb\f[]c\s-2d\s0 \(co \[u00E9] \*(lq \e \&.x\h'1n'y") == (
         "abcd © é “ \\ .xy"
     )
+
+
+# Definitions as `pod2man` writes them before each page.
+POD = rb""".de Sp
+.if t .sp .5v
+..
+.ds C+ C\v'-.1v'+\h'-1p'+
+.ie n \{\
+.    ds L" ""
+.    ds R" ""
+.    ds C` ""
+.    if (\n(.H=4u)&(1m=24u) .ds -- \(*W\h'-12u'-
+'br\}
+.el\{\
+.    ds -- \|\(em\|
+typeset only
+'br\}
+.if (\n(rF:(\n(.g==0)) \{\
+.    if \nF \{\
+.        de IX
+.        tm Index:\\$1
+..
+.        nr F 2
+.    \}
+.\}
+.TH TIDE 3pm
+.SH "NAME"
+.IX Header "NAME"
+tide \*(-- \*(L"high\*(R" water in \*(C+
+.IX Item "port-of-call"
+.Sp
+.Vb 1
+\&  tide("Brest");
+.Ve
+Run \f(CW\*(C`tide \-\-port\*(C'\fR.
+.if n in a terminal
+.if t on paper
+.if !\nX either way
+"""
+
+
+def test_definitions_are_not_text() -> None:
+    parsed = parse(POD, "Tide.3perl")
+    assert (parsed.text or "").split("\n\n") == [
+        "# NAME",
+        'tide -- "high" water in C++',
+        '```\n  tide("Brest");\n```',
+        'Run "tide --port". in a terminal either way',
+    ]
+    check_parsed(parsed, POD)
+
+
+def test_strings() -> None:
+    text = (
+        parse(b'.ds A one\n.ds B \\*A two\n.as B " three\n.SH N\n\\*B \\*[A] \\*(zz\n').text or ""
+    )
+    assert text == "# N\n\none two three one zz"
+    doubled = b"".join(b".ds %c \\*%c\\*%c\n" % (n + 1, n, n) for n in range(97, 121))
+    bomb = parse(b".ds a word\n" + doubled + b".SH N\n\\*y\n").text or ""
+    assert len(bomb) < 1100
+
+
+def test_letters() -> None:
+    assert plain_text(r"\('a\(:A\(,c\[oa]\(/o\[u0065_0301]\[char233]\N'233'\(*a\[vs]") == (
+        "áÄçåøéééαš"
+    )
+    assert plain_text(r"\(zz \('1 \[char99999999] \N'9999999'") == "zz '1 char99999999 "
 
 
 def test_which_files() -> None:

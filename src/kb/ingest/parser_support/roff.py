@@ -29,6 +29,7 @@ def shown_lines(text: str) -> Iterator[str]:
     hidden_depth = 0  # of the braces of a hidden block
     hides_else = False
     for line in lines:
+        is_request = line.startswith((".", "'"))
         if hidden_depth:
             hidden_depth = max(0, hidden_depth + _depth(line))
             continue
@@ -41,7 +42,8 @@ def shown_lines(text: str) -> Iterator[str]:
                 word = condition[0].replace(" ", "") if condition is not None else ""
                 rest = rest[condition.end() :].lstrip() if condition is not None else rest
                 is_hidden = word in _TYPESETTER
-                hides_else = kind == "ie" and word in _TERMINAL
+                if kind == "ie":
+                    hides_else = word in _TERMINAL
             if is_hidden:
                 hidden_depth = max(0, _depth(rest))
                 line = ""
@@ -49,7 +51,7 @@ def shown_lines(text: str) -> Iterator[str]:
             line = rest.removeprefix("\\{").lstrip()
         if line := _BRACE.sub("", line) if line.startswith((".", "'")) else line:
             yield line
-        elif match is None:
+        elif not is_request:
             yield ""
 
 
@@ -58,9 +60,14 @@ def _depth(line: str) -> int:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines, joined where a backslash hides their end."""
+    """Yield the lines, joined where a backslash hides their end. A line that begins a block is not
+    joined with the first line of the block."""
     pending = ""
     for line in text.split("\n"):
+        if line.endswith("\\{\\"):
+            yield pending + line[:-1]
+            pending = ""
+            continue
         if line.endswith("\\") and not line.endswith("\\\\") and len(pending) < _MAX_LINE_CHARS:
             pending += line[:-1]
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 
 from kb.ingest import dates, file_names
@@ -14,14 +15,14 @@ from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
-_SUFFIX = re.compile(r"\.(?:[1-9ln][a-z]{0,3}|man|mdoc|roff|me|ms|troff)", re.IGNORECASE)
+_SUFFIX = re.compile(r"\.(?:[1-9ln][a-z]{0,9}|man|mdoc|roff|me|ms|troff)", re.IGNORECASE)
 _MACROS = re.compile(rb"^[.'][ \t]*(?:TH|Dd|Dt|SH|Sh)\b", re.MULTILINE)
 _REQUEST = re.compile(r"[.'][ \t]*([A-Za-z0-9\[\]]{1,20}|\\\"|\\#)?[ \t]*(.*)", re.DOTALL)
 _ARGUMENT = re.compile(r'"((?:[^"]|"")*)"?|(\S+)')
 _ESCAPE = re.compile(
     r"""\\(?:
     f(?:\([\w-]{2}|\[[^\]\n]{0,40}\]|.) | s(?:[+-]?\d{1,2}|\([+-]?\d\d|\[[^\]\n]{0,10}\])
-    | [mMFgkn](?:\(..|\[[^\]\n]{0,40}\]|.) | [hvwlLDoXAbBZ]'[^'\n]{0,200}'
+    | [mMFgkn](?:\(..|\[[^\]\n]{0,40}\]|.) | [hvwlLDoXAbBZ]'[^'\n]{0,200}' | N'(\d{1,7})'
     | \((..) | \[([^\]\n]{1,40})\] | \*(?:\((..)|\[([^\]\n]{1,40})\]|(.)) | ["#].* | (.)
     )""",
     re.VERBOSE,
@@ -34,14 +35,27 @@ _CHARS = {
     "at": "@", "sh": "#", "Do": "$", "Eu": "€", "or": "|", "ba": "|", "sl": "/", "lB": "[",
     "rB": "]", "lC": "{", "rC": "}", "la": "⟨", "ra": "⟩", "Fo": "«", "Fc": "»", "'": "´",
 }  # fmt: skip
-_STRINGS = {"lq": "“", "rq": "”", "Tm": "™", "R": "®", "Aq": "'"}
+_LETTERS = {
+    "AE": "Æ", "ae": "æ", "OE": "Œ", "oe": "œ", "/O": "Ø", "/o": "ø", "/L": "Ł", "/l": "ł",
+    "-D": "Ð", "Sd": "ð", "TP": "Þ", "Tp": "þ", ".i": "ı", "IJ": "Ĳ", "ij": "ĳ", "r!": "¡",
+    "r?": "¿", "Po": "£", "Ye": "¥", "ct": "¢", "ps": "¶", "dg": "†", "dd": "‡", "12": "½",
+    "14": "¼", "34": "¾", "+-": "±", "di": "÷", "==": "≡", "~=": "≅", "if": "∞", "sr": "√",
+    "*S": "Σ", "mi": "−", "no": "¬", "mc": "µ", "%0": "‰", "fm": "′", "Bq": "„", "bq": "‚",
+}  # fmt: skip
+_ACCENTS = {"'": "\u0301", "`": "\u0300", "^": "\u0302", "~": "\u0303", ":": "\u0308",
+            ",": "\u0327", "v": "\u030c", "o": "\u030a"}  # fmt: skip
+_GREEK = dict(zip("ABGDEZYHIKLMNCOPRSTUFXQWabgdezyhiklmncoprstufxqw",
+                  "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩαβγδεζηθικλμνξοπρστυφχψω", strict=True))  # fmt: skip
+# The strings of the macros of `man`, and those of `pod2man`, which its definitions draw.
+_STRINGS = {"lq": "“", "rq": "”", "Tm": "™", "R": "®", "Aq": "'", 'L"': '"', 'R"': '"', "C`": '"',
+            "C'": '"', "C+": "C++", "--": "--", "PI": "pi"}  # fmt: skip
 _SIMPLE = {"-": "-", "e": "\\", "\\": "\\", "&": "", "|": "", "^": "", " ": " ", "~": "\xa0",
            "0": " ", "'": "´", "`": "`", ".": ".", "c": "", "%": "", "/": "", ",": "", ":": "",
            "t": "\t", "p": "", "d": "", "u": "", "r": "", "E": "\\", ")": "", "{": "",
            "}": ""}  # fmt: skip
 _BREAKS = frozenset(
     """
-    PP P LP IP TP TQ HP RS RE Pp Bl El Bd Ed It D1 Dl br sp nf fi EX EE SY YS in ti ne pp
+    PP P LP IP TP TQ HP RS RE Pp Bl El Bd Ed It D1 Dl br sp nf fi EX EE SY YS in ti ne pp Vb Ve
     """.split()
 )
 # Requests whose arguments are measures, names of fonts and registers, or entries of an index.
@@ -56,7 +70,16 @@ _FORMATTING = frozenset(
 _HIDDEN = frozenset("so tm Os".split())
 _CELL_ENDS = re.compile(r"T\{|T\}(?:.T\{)?|[_=]")
 _MAX_STRING_CHARS = 40  # of a string that the page defines
-_CODE = {"nf": True, "EX": True, "Bd": True, "fi": False, "EE": False, "Ed": False}
+_CODE = {
+    "nf": True,
+    "EX": True,
+    "Bd": True,
+    "Vb": True,
+    "Ve": False,
+    "fi": False,
+    "EE": False,
+    "Ed": False,
+}
 _ENCLOSING = {"Dq": ("“", "”"), "Qq": ('"', '"'), "Sq": ("‘", "’"), "Op": ("[", "]"),
               "Pq": ("(", ")"), "Bq": ("[", "]"), "Aq": ("<", ">"),
               "Ql": ("'", "'")}  # fmt: skip
@@ -75,7 +98,7 @@ _MDOC = frozenset(
 
 class ManParser(FormatParser):
     name = "man"
-    version = "2"
+    version = "3"
     priority = 1  # before the parsers for text and code
 
     def accepts(self, source: Source) -> bool:
@@ -132,8 +155,8 @@ class _Writer:
             self.flush()
             self._is_heading = 1 if name[1] in "Hh" else 2
             self._text(" ".join(self._arguments(rest)))
-        elif name == "ds":
-            self._define(*rest.partition(" ")[::2])
+        elif name in ("ds", "as"):
+            self._define(name, *rest.partition(" ")[::2])
         elif name in ("TS", "TE", "T&"):
             self.flush()
             self._is_table_head = name != "TE"
@@ -172,10 +195,13 @@ class _Writer:
             self.title = self.title or (f"{title}({section})" if section else title)
             self.rest += [title, section, *more]
 
-    def _define(self, name: str, value: str) -> None:
-        """Define a string, such as a quotation mark, that lines refer to by its name."""
+    def _define(self, request: str, name: str, value: str) -> None:
+        """Define a string, such as a quotation mark, that lines refer to by its name, or append to
+        it."""
         value = plain_text(value.lstrip().removeprefix('"'), self._strings)
-        if len(value) <= _MAX_STRING_CHARS:
+        if request == "as":
+            value = self._strings.get(name, "") + value
+        if len(value) <= _MAX_STRING_CHARS and name not in _STRINGS:
             self._strings[name] = value
 
     def _break(self, name: str, rest: str) -> None:
@@ -239,12 +265,32 @@ def plain_text(text: str, strings: Mapping[str, str] = _STRINGS) -> str:
 
 
 def _character(match: re.Match[str], strings: Mapping[str, str]) -> str:
-    special, long_special, *names, simple = match.groups("")
+    number, special, long_special, *names, simple = match.groups("")
+    if number:
+        return _char(int(number))
     if name := special or long_special:
-        if re.fullmatch("u[0-9A-F]{4,5}", name):
-            return chr(int(name[1:], 16)).encode("utf-8", "replace").decode()
-        return _CHARS.get(name, name)
+        return _named_character(name)
     string: str | None
     if string := next(filter(None, names), None):
         return strings.get(string, string)
     return _SIMPLE.get(simple, str(simple)) if simple else ""
+
+
+def _named_character(name: str) -> str:
+    if known := _CHARS.get(name) or _LETTERS.get(name):
+        return known
+    if re.fullmatch("u[0-9A-F]{4,6}(?:_[0-9A-F]{4,6})*", name):
+        points = (int(each, 16) for each in name[1:].split("_"))
+        return unicodedata.normalize("NFC", "".join(map(_char, points)))
+    if re.fullmatch(r"char\d{1,7}", name):
+        return _char(int(name[4:]))
+    if len(name) == 2 and name[0] == "*":
+        return _GREEK.get(name[1], name)
+    if len(name) == 2 and name[0] in _ACCENTS and name[1].isalpha():
+        letter = unicodedata.normalize("NFC", name[1] + _ACCENTS[name[0]])
+        return letter if len(letter) == 1 else name
+    return name
+
+
+def _char(number: int) -> str:
+    return chr(number).encode("utf-8", "replace").decode() if number <= 0x10FFFF else ""

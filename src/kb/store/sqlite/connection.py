@@ -315,7 +315,7 @@ class Database:
 
     def _reader(self) -> SnapshotConnection:
         if self._local.reader is None:
-            self._refuse_folder()
+            self._refuse_special_file()
             if not self._has_content():
                 if self._was_open:
                     raise self._moved_error()
@@ -388,7 +388,7 @@ class Database:
 
     def _writer(self) -> SnapshotConnection:
         if self._local.writer is None:
-            self._refuse_folder()
+            self._refuse_special_file()
             if self._was_open and not self._has_content():
                 raise self._moved_error("; nothing was written")
             self._make_parent()
@@ -492,9 +492,19 @@ class Database:
             if not stat.S_ISREG(mode):
                 raise StoreUnusable(f"{path} is not a regular file", f"remove it: {path}")
 
-    def _refuse_folder(self) -> None:
-        if os.path.isdir(self.file):
+    def _refuse_special_file(self) -> None:
+        """Raise `StoreUnusable` if the store is a folder, a pipe or a device: SQLite would wait for
+        a named pipe forever."""
+        try:
+            mode = os.stat(self.file).st_mode
+        except OSError:
+            return
+        if stat.S_ISDIR(mode):
             raise StoreUnusable(f"{self.path} is a folder", "give a file, or the folder above it")
+        if not stat.S_ISREG(mode):
+            raise StoreUnusable(
+                f"{self.path} is not a regular file", "choose another file with --store"
+            )
 
     def _make_parent(self) -> None:
         try:

@@ -27,7 +27,7 @@ _MAX_BLOCKS = 500_000  # paragraphs and list items; prose of 100 MB has fewer
 _MAX_DEPTH = 2  # of nested archives, as in Notion exports
 _NAMED = 5  # files listed in a warning
 _TAGS = 100  # per document
-_IGNORED = file_names.TOOL_FOLDERS | {"__MACOSX"}
+_METADATA = frozenset({"__MACOSX", ".DS_Store"})  # of macOS; without text of the user
 
 
 def parse_archive(source: Source, max_chars: int) -> Parsed:
@@ -55,13 +55,19 @@ class _Reader:
         self._parsers = parsers
         self._source = source
         self._skipped: list[str] = []
+        self._hidden: list[str] = []
         self._warnings: list[str] = []
         self._left_bytes = TOTAL_BYTES
         self._left_members = _MAX_MEMBERS
 
     def read(self, data: bytes, prefix: str, depth: int) -> None:
         archive = Archive(data)
-        names = [name for name in archive.names() if _is_wanted(name)]
+        names = []
+        for name in archive.names():
+            if _is_hidden(name):
+                self._hidden.append(prefix + "/".join(_steps(name)))
+            elif _is_file(name):
+                names.append(name)
         for number, name in enumerate(names, 1):
             path = prefix + "/".join(_steps(name))
             if self._left_members == 0:
@@ -122,22 +128,37 @@ class _Reader:
         self._warnings += [f"{path}: {warning}" for warning in parsed.warnings]
 
     def example(self) -> str:
-        return f": {self._skipped[0]}" if self._skipped else ""
+        if self._skipped:
+            return f": {self._skipped[0]}"
+        return f": hidden: {self._hidden[0]}" if self._hidden else ""
 
     def all_warnings(self) -> Iterator[str]:
         yield from self._warnings[:_NAMED]
         if len(self._warnings) > _NAMED:
             yield f"and {len(self._warnings) - _NAMED} more"
         if self._skipped:
-            count = len(self._skipped)
-            more = f", and {count - _NAMED} more" if count > _NAMED else ""
-            yield f"files are not read: {'; '.join(self._skipped[:_NAMED])}{more}"
+            yield f"files are not read: {_listed(self._skipped)}"
+        if self._hidden:
+            yield f"hidden files are not read: {_listed(self._hidden)}"
 
 
-def _is_wanted(name: str) -> bool:
-    """Whether kb would list the file if it were in a folder."""
-    is_hidden = any(step in _IGNORED or step.startswith(".") for step in _steps(name))
-    return not name.endswith("/") and not is_hidden
+def _listed(items: list[str]) -> str:
+    """The first items, and how many more there are."""
+    more = f", and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return "; ".join(items[:_NAMED]) + more
+
+
+def _is_file(name: str) -> bool:
+    """Whether a member is a file with content of the user, not a folder or metadata of a system."""
+    return not name.endswith("/") and not any(step in _METADATA for step in _steps(name))
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether kb would leave the file out if it were in a folder."""
+    steps = _steps(name)
+    return _is_file(name) and any(
+        step in file_names.TOOL_FOLDERS or step.startswith(".") for step in steps
+    )
 
 
 def _steps(name: str) -> list[str]:

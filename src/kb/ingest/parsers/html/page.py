@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kb.ingest import dates, file_names
+from kb.ingest.legacy_encodings import escape_encoding
 from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.html.rest import other_text
@@ -100,8 +101,8 @@ def _write_everything(
 
 
 def decode_html(data: bytes) -> str:
-    """Decode a page by its byte order mark, its declaration, as UTF-8 or as Windows-1252, whichever
-    fits first. Like a browser, never fails."""
+    """Decode a page by its byte order mark, its declaration, as ISO-2022, UTF-8 or Windows-1252,
+    whichever fits first. Like a browser, never fails."""
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
         (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -109,6 +110,8 @@ def decode_html(data: bytes) -> str:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
     declared = _declared_encoding(data[:_HEAD_BYTES])
+    if declared == "utf-8" and (escaped := escape_encoding(data)) is not None:
+        return data.decode(escaped.codec, "replace")
     for encoding in (declared, "utf-8"):
         try:
             return data.decode(encoding)
