@@ -395,6 +395,16 @@ def test_the_texts_of_embedded_workbooks() -> None:
     assert parsed.warnings == ("word/embeddings/Sheet1.xlsx: the embedded workbook cannot be read",)
 
 
+def test_embedded_files_that_are_not_read_are_named() -> None:
+    parts: dict[str, Any] = {f"word/embeddings/ole{n}.bin": b"\xd0\xcf" for n in range(6)}
+    parts["word/embeddings/Inner.docx"] = docx(p("lost words"))
+    parsed = DocxParser().parse(Source("a.docx", docx(p("See the file."), **parts)))
+    assert parsed.warnings == (
+        "embedded files are not read: Inner.docx, ole0.bin, ole1.bin, ole2.bin, ole3.bin, "
+        "and 2 more",
+    )
+
+
 def test_nested_tables_take_linear_time() -> None:
     depth = 20_000
     body = "<w:tbl><w:tr><w:tc>" * depth + p("inside") + "</w:tc></w:tr></w:tbl>" * depth

@@ -186,3 +186,22 @@ def test_headers_of_left_pages_and_embedded_objects() -> None:
 def test_parts_of_words_are_not_repeated() -> None:
     text = parse(opendocument("<text:p>carbu<text:span>rettor</text:span></text:p>")).text
     assert text == "carburettor"
+
+
+def test_embedded_files_that_are_not_read_are_named() -> None:
+    body = "<office:text><text:p>See the file.</text:p></office:text>"
+    words = "<office:text><text:p>inner words</text:p></office:text>"
+    inner = (
+        f"<office:document-content {ODF}><office:body>{words}</office:body>"
+        "</office:document-content>"
+    )
+    parts = {"Object 1": "OLE", "Object 2/content.xml": inner, "ObjectReplacements/Object 1": "x"}
+    parsed = parse(opendocument(body, **parts))
+    assert "inner words" in (parsed.text or "")
+    assert parsed.warnings == ("embedded files are not read: Object 1",)
+
+
+def test_properties_that_the_user_has_named() -> None:
+    meta = '<meta:user-defined meta:name="Ship">Seestern</meta:user-defined>'
+    parsed = parse(opendocument("<office:text><text:p>a</text:p></office:text>", meta=meta))
+    assert "Seestern" in (parsed.text or "")

@@ -117,3 +117,21 @@ def test_text_of_layouts_and_masters() -> None:
     text = parse(zipped(parts)).text or ""
     assert text.count("Confidential") == 1
     assert "Click" not in text
+
+
+def test_embedded_files() -> None:
+    """The texts of workbooks are read; other files are named."""
+    strings = "<sst><si><t>Harbour dues</t></si></sst>"
+    parts: dict[str, Any] = {
+        "ppt/embeddings/Sheet1.xlsx": zipped({"xl/sharedStrings.xml": strings}),
+        "ppt/embeddings/oleObject1.bin": b"\xd0\xcf",
+    }
+    parsed = parse(pptx([TITLE], **parts))
+    assert "Harbour dues" in (parsed.text or "")
+    assert parsed.warnings == ("embedded files are not read: oleObject1.bin",)
+
+
+def test_escaped_characters() -> None:
+    """PowerPoint escapes line ends in a paragraph."""
+    text = parse(pptx([shape(paragraph("first_x000B_second"))])).text or ""
+    assert "first second" in text

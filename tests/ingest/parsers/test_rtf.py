@@ -79,3 +79,15 @@ def test_other_files() -> None:
 
 def test_damaged_files() -> None:
     check_survives(RtfParser(), "a.rtf", TYPICAL)
+
+
+def test_embedded_files_are_counted() -> None:
+    data = rb"{\rtf1 before {\object{\*\objdata 0105}{\result shown}} after}"
+    parsed = RtfParser().parse(Source("a.rtf", data))
+    assert parsed.text == "before shown after"
+    assert parsed.warnings == ("embedded files are not read: 1",)
+
+
+def test_a_wrong_size_of_binary_data_skips_no_text() -> None:
+    parsed = RtfParser().parse(Source("a.rtf", rb"{\rtf1 before \bin99999 after}"))
+    assert parsed.text == "before after"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from typing import Any
 
 import pytest
 
@@ -232,3 +233,29 @@ def test_a_long_text_of_several_cells_is_whole_in_each() -> None:
     many = parse(xlsx({"S": [cell("0", t="s")] * 1_000}, strings=[f"<t>{long}</t>"]))
     assert many.warnings == ("654 cells with a long text that others have are shortened",)
     assert "…" in (many.text or "")
+
+
+def test_embedded_files() -> None:
+    """The texts of workbooks are read; other files are named."""
+    strings = "<sst><si><t>Harbour dues</t></si></sst>"
+    parts: dict[str, Any] = {
+        "xl/embeddings/Sheet1.xlsx": zipped({"xl/sharedStrings.xml": strings}),
+        "xl/embeddings/Letter.docx": b"PK",
+    }
+    parsed = parse(xlsx({"A": [cell("1")]}, **parts))
+    assert "Harbour dues" in (parsed.text or "")
+    assert parsed.warnings == ("embedded files are not read: Letter.docx",)
+
+
+def test_escaped_characters() -> None:
+    """Excel escapes characters that XML does not allow, and texts that look like such an escape."""
+    strings = [
+        "<t>first_x000D_\nsecond</t>",
+        "<t>caf_x00E9_ _x005F_x000D_ _xD83D_ my_xylophone</t>",
+    ]
+    inline = "<c t='inlineStr'><is><t>in_x0009_line</t></is></c>"
+    row = cell("0", t="s") + cell("1", t="s") + cell("a_x0041_b", t="str") + inline
+    comments: dict[str, Any] = {"xl/comments1.xml": "<comments><t>note_x000D_\nbelow</t></comments>"}
+    text = parse(xlsx({"A": [row]}, strings=strings, **comments)).text or ""
+    assert "first second | café _x000D_ my_xylophone | aAb | in line" in text
+    assert "note below" in text

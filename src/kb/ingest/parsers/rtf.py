@@ -53,7 +53,7 @@ _CHARSETS = {
 
 class RtfParser(FormatParser):
     name = "rtf"
-    version = "2"
+    version = "3"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".rtf" or bool(_HEADER.match(source.data[:64]))
@@ -69,12 +69,15 @@ class RtfParser(FormatParser):
         info = {key: one_line(_join(parts)) for key, parts in reader.info.items()}
         title = info.pop("title", "")
         out.append_missing([*info.values(), title[TITLE_CHARS:]], title[:TITLE_CHARS])
+        warnings = list(out.warnings)
+        if reader.objects:
+            warnings.append(f"embedded files are not read: {reader.objects}")
         return Parsed(
             type="rtf",
             blocks=out.blocks,
             title=title or file_names.title_of(source.name),
             attributes=_attributes(info, reader.times),
-            warnings=tuple(out.warnings),
+            warnings=tuple(warnings),
             text=out.text,
         )
 
@@ -103,6 +106,7 @@ class _Reader:
         self.text: list[str] = []
         self.info: dict[str, list[str]] = {}
         self.times: dict[str, dict[str, int]] = {}
+        self.objects = 0  # embedded files
         self._default = "cp1252"
         self._fonts: dict[int, str] = {}
         self._bytes = bytearray()  # bytes of one character or several, in the current encoding
@@ -123,7 +127,8 @@ class _Reader:
             word, number, code, symbol, brace, text = match.groups()
             if word is not None:
                 if word == b"bin" and number is not None:
-                    at += max(int(number), 0)
+                    size = max(int(number), 0)
+                    at += size if at + size <= len(data) else 0  # a wrong size skips no text
                 else:
                     self._word(word, None if number is None else int(number))
             elif code is not None:
@@ -158,6 +163,7 @@ class _Reader:
         elif word == b"uc":
             self._after_unicode = min(max(number or 0, 0), 16)
         elif word in _SKIPPED or (self._ignorable and word not in _KEPT):
+            self.objects += word == b"objdata"
             self._destination = word
             self._target = None
         elif word == b"info":

@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, one_line, wrap_lines
-from kb.ingest.parser_support.office import attributes_of, properties_of
-from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name, resolve_href
+from kb.ingest.parser_support.office import attributes_of, embedded_texts, properties_of
+from kb.ingest.parser_support.zip_archive import Archive, local_name, resolve_href
 from kb.ingest.parsers.docx.alternative_chunks import AlternativeChunk, write_alternative_chunk
 from kb.ingest.parsers.docx.styles import Role, Styles, attribute, value
 from kb.metadata import TITLE_CHARS
@@ -45,7 +45,6 @@ _ATTRIBUTE_TEXTS = {
 }  # fmt: skip
 _LIST_NUMBER = re.compile(r"%\d")
 _LABEL_WORD = re.compile(r"[^\W\d_]{3}")
-_MAX_WORKBOOKS = 20
 _FURTHER_PROPERTIES = {
     "docProps/app.xml": ("Company", "Manager"),
     "docProps/custom.xml": ("bstr", "lpstr", "lpwstr"),
@@ -78,7 +77,7 @@ def parse_docx(source: Source) -> Parsed:
             *_attribute_texts(document),
             *_other_parts(archive, path),
             *_list_labels(numbering),
-            *_workbook_texts(archive, path, writer.warnings),
+            *embedded_texts(archive, resolve_href(path, "embeddings"), writer.warnings),
             *shown,
             *_further_properties(archive),
         ],
@@ -335,22 +334,6 @@ def _list_labels(numbering: Element | None) -> Iterator[str]:
             # A label without a word is a bullet, or a single letter in a symbol font.
             if _LABEL_WORD.search(label):
                 yield one_line(label)
-
-
-def _workbook_texts(archive: Archive, path: str, warnings: list[str]) -> Iterator[str]:
-    """Yield the texts in the cells of embedded workbooks, of which the document shows only
-    pictures."""
-    folder = resolve_href(path, "embeddings")
-    names = [name for name in archive.names() if name.startswith(f"{folder}/")]
-    workbooks = [name for name in names if name.lower().endswith((".xlsx", ".xlsm"))]
-    for name in workbooks[:_MAX_WORKBOOKS]:
-        try:
-            root = Archive(archive.read(name) or b"").xml("xl/sharedStrings.xml")
-        except Unreadable:
-            warnings.append(f"{name}: the embedded workbook cannot be read")
-            continue
-        for cell in find_all(root, "si"):
-            yield "".join(part.text or "" for part in find_all(cell, "t"))
 
 
 def _attribute_texts(root: Element) -> Iterator[str]:

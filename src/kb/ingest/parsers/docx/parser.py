@@ -12,7 +12,7 @@ _SUFFIXES = frozenset({".docm", ".docx", ".dotm", ".dotx"})
 
 class DocxParser(FormatParser):
     name = "docx"
-    version = "6"
+    version = "7"
     signatures = frozenset({"docx", "zip"})
 
     def accepts(self, source: Source) -> bool:

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from kb.ingest import dates, file_names
 from kb.ingest.decode import Unreadable, Unsupported
 from kb.ingest.parser_support.extract import Extract, one_line
-from kb.ingest.parser_support.office import write_rows
+from kb.ingest.parser_support.office import warn_of_embedded, write_rows
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
 from kb.metadata import TITLE_CHARS
 from kb.ports import Parsed, Source
@@ -24,7 +24,9 @@ _FURNITURE = frozenset({"date-time", "footer", "page-number", "header"})
 _NO_TEXT = frozenset({"page-number", "page-count", "date", "binary-data"})
 _ASIDE = frozenset({"title", "desc", "creator"})  # in a paragraph, but not part of its text
 _OBJECT = re.compile(r"[^/]+/content\.xml")  # a chart or a formula in the document
-_SHOWN = ("title", "subject", "creator", "initial-creator", "keyword", "description")
+_OLE_OBJECT = re.compile(r"Object \d+")  # a file of another program
+_SHOWN = ("title", "subject", "creator", "initial-creator", "keyword", "description",
+          "user-defined")  # fmt: skip
 _ROW_GROUPS = frozenset({"table-header-rows", "table-row-group", "table-rows"})
 _COUNT = re.compile(r"[1-9][0-9]?")
 _REPEATED = re.compile(r"[1-9][0-9]{0,6}")
@@ -53,11 +55,14 @@ def parse_opendocument(source: Source) -> Parsed:
         if _OBJECT.fullmatch(name):
             rest += _every_text(archive.xml(name))
     out.append_missing([*rest, *shown], title[:TITLE_CHARS])
+    warnings: list[str] = []
+    warn_of_embedded(filter(_OLE_OBJECT.fullmatch, archive.names()), warnings)
     return Parsed(
         type="opendocument",
         blocks=out.blocks,
         title=title or file_names.title_of(source.name),
         attributes=_attributes(properties),
+        warnings=tuple(warnings),
         text=out.text,
     )
 

@@ -11,7 +11,7 @@ _SUFFIXES = frozenset({".odp", ".ods", ".odt", ".otp", ".ots", ".ott"})
 
 class OpendocumentParser(FormatParser):
     name = "opendocument"
-    version = "3"
+    version = "4"
     signatures = frozenset({"zip"})
 
     def accepts(self, source: Source) -> bool:

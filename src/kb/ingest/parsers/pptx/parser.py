@@ -11,7 +11,7 @@ _SUFFIXES = frozenset({".pptm", ".pptx", ".potx", ".ppsx"})
 
 class PptxParser(FormatParser):
     name = "pptx"
-    version = "4"
+    version = "5"
     signatures = frozenset({"zip"})
 
     def accepts(self, source: Source) -> bool:

@@ -11,9 +11,11 @@ from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parser_support.office import (
     SHOWN_PROPERTIES,
     attributes_of,
+    embedded_texts,
     open_archive,
     properties_of,
     relations,
+    unescape,
 )
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
 from kb.metadata import TITLE_CHARS
@@ -59,12 +61,15 @@ def parse_pptx(source: Source) -> Parsed:
     others = [text for name in archive.names() if name.startswith(_OTHER_PARTS)
               and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
     shown = [properties[key] for key in SHOWN_PROPERTIES if key in properties]
-    out.append_missing([*hidden, *others, *shown], title[:TITLE_CHARS])
+    warnings: list[str] = []
+    embedded = embedded_texts(archive, "ppt/embeddings", warnings)
+    out.append_missing([*hidden, *others, *embedded, *shown], title[:TITLE_CHARS])
     return Parsed(
         type="pptx",
         blocks=out.blocks,
         title=title or file_names.title_of(source.name),
         attributes=attributes_of(properties),
+        warnings=tuple(warnings),
         text=out.text,
     )
 
@@ -129,7 +134,7 @@ def _paragraphs(root: Element) -> Iterator[str]:
     for paragraph in find_all(root, "p"):
         pieces = (_BREAKS.get(local_name(each)) or (each.text or "" if local_name(each) == "t"
                   else "") for each in paragraph.iter())  # fmt: skip
-        if text := one_line("".join(pieces)):
+        if text := one_line(unescape("".join(pieces))):
             yield text
 
 
@@ -156,4 +161,4 @@ def _texts(root: Element | None) -> Iterator[str]:
     """Yield the texts of charts, diagrams and comments."""
     for element in root.iter() if root is not None else ():
         if local_name(element) in ("t", "v", "text") and element.text:
-            yield element.text
+            yield unescape(element.text)

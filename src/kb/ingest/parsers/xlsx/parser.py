@@ -11,7 +11,7 @@ _SUFFIXES = frozenset({".xlsm", ".xlsx", ".xltx"})
 
 class XlsxParser(FormatParser):
     name = "xlsx"
-    version = "5"
+    version = "6"
     signatures = frozenset({"zip"})
 
     def accepts(self, source: Source) -> bool:

@@ -13,9 +13,11 @@ from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parser_support.office import (
     SHOWN_PROPERTIES,
     attributes_of,
+    embedded_texts,
     open_archive,
     properties_of,
     relations,
+    unescape,
     write_rows,
 )
 from kb.ingest.parser_support.zip_archive import Archive, find_all, local_name
@@ -47,7 +49,7 @@ def parse_xlsx(source: Source) -> Parsed:
     root = archive.xml(_WORKBOOK)
     if root is None:
         raise Unreadable(f"not an Excel workbook: {_WORKBOOK} is missing")
-    strings = ["".join(_plain_texts(each))
+    strings = [unescape("".join(_plain_texts(each)))
                for each in find_all(archive.xml(_strings_part(archive)), "si")]  # fmt: skip
     epoch = datetime(1904, 1, 1) if _uses_1904(root) else datetime(1899, 12, 30)
     styles = archive.xml("xl/styles.xml")
@@ -75,15 +77,19 @@ def parse_xlsx(source: Source) -> Parsed:
                and name.endswith(".xml") for text in _texts(archive.xml(name))]  # fmt: skip
     shown = [properties[key] for key in SHOWN_PROPERTIES if key in properties]
     out.enter_section(1, "")  # they belong to no sheet
-    out.append_missing([*others, *shown], title[:TITLE_CHARS])
+    warnings: list[str] = []
+    embedded = embedded_texts(archive, "xl/embeddings", warnings)
+    out.append_missing([*others, *embedded, *shown], title[:TITLE_CHARS])
+    if cells.shortened:
+        warnings.append(
+            f"{cells.shortened:,} cells with a long text that others have are shortened"
+        )
     return Parsed(
         type="xlsx",
         blocks=out.blocks,
         title=title or file_names.title_of(source.name),
         attributes=attributes_of(properties),
-        warnings=(f"{cells.shortened:,} cells with a long text that others have are shortened",)
-        if cells.shortened
-        else (),
+        warnings=tuple(warnings),
         text=out.text,
     )
 
@@ -157,7 +163,7 @@ class _Cells:
     def _text(self, cell: Element) -> str:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
-            return "".join(_plain_texts(cell))
+            return unescape("".join(_plain_texts(cell)))
         value = next((each.text or "" for each in cell if local_name(each) == "v"), None)
         if value is None:  # not computed yet
             formulas = (each.text for each in cell if local_name(each) == "f")
@@ -166,6 +172,8 @@ class _Cells:
         if kind == "s":
             known = value.isdecimal() and len(value) < 10 and int(value) < len(self._strings)
             return self._string(int(value)) if known else ""
+        if kind == "str":
+            return unescape(value)
         if kind == "b":
             return {"1": "TRUE", "0": "FALSE"}.get(value, value)
         style = cell.get("s", "0")
@@ -210,7 +218,7 @@ def _comments(archive: Archive, sheet: str) -> Iterator[tuple[str, str]]:
         if kind in ("comments", "threadedComment"):
             root = archive.xml(path)
             for comment in [*find_all(root, "comment"), *find_all(root, "threadedComment")]:
-                if text := one_line("".join(_comment_texts(comment))):
+                if text := one_line(unescape("".join(_comment_texts(comment)))):
                     yield comment.get("ref", ""), text
 
 
@@ -249,6 +257,7 @@ def _texts(root: Element | None) -> Iterator[str]:
     """Yield the texts of comments, charts and drawings."""
     for element in root.iter() if root is not None else ():
         if local_name(element) in ("t", "v", "text") and element.text:
-            yield plain_number(element.text) if local_name(element) == "v" else element.text
+            is_value = local_name(element) == "v"
+            yield plain_number(element.text) if is_value else unescape(element.text)
         if local_name(element) == "cNvPr":
             yield element.get("descr", "")
