@@ -90,6 +90,12 @@ KEPT_SECRET = {
     "login_password,login_totp\n,,login,X,,,0,https://x,bob,hunter2,\n",
     "semicolons.csv": "Titel;Benutzername;Passwort\nX;bob;hunter2\n",
     "keepass.txt": '"Account"\t"Login Name"\t"Password"\t"Web Site"\nX\tbob\thunter2\thttps://x\n',
+    "filezilla.xml": '<?xml version="1.0"?>\n<FileZilla3><Servers><Server><Host>h</Host><User>bob'
+    '</User><Pass encoding="base64">aHVudGVyMg==</Pass></Server></Servers></FileZilla3>',
+    "sitemanager.txt": "<FileZilla3><Servers><Server><Pass>hunter2</Pass></Server></Servers>",
+    "factors.txt": "otpauth://totp/GitHub:bob?secret=MFRGGZDFMZTWQ2LK&issuer=GitHub\n\n"
+    "otpauth://hotp/Bank?counter=1&secret=MFRGGZDFMZTWQ2LK\n",
+    "moved.txt": "otpauth-migration://offline?data=CjEKCkhlbGxvId6tvu8SGEV4\n",
     "keepass.xml": "<?xml version='1.0'?>\n<KeePassFile><Root><String><Key>Password</Key><Value>a"
     "</Value></String></Root></KeePassFile>",
     "bitwarden.json": json.dumps(
@@ -180,6 +186,9 @@ def test_a_script_is_known_by_its_name_too() -> None:
 
 
 HARMLESS = {
+    "filezilla.html": "<FileZilla3> has servers whose <Pass> is empty: <Pass></Pass>",
+    "factor.md": "Scan `otpauth://totp/NAME?secret=...`, such as otpauth://totp/Example?secret="
+    "JBSWY3DPEHPK3PXP.\n",
     "guide.md": "# Keys\n\nA key begins with `-----BEGIN RSA PRIVATE KEY-----` and ends with\n"
     "`-----END RSA PRIVATE KEY-----`.\n",
     "elided.md": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA...\n"
@@ -305,6 +314,7 @@ HOSTILE = {
     "pats": b"github_pat_" * 6000,
     "quotes": b"password='" * 6000,
     "literals": b"password=" + b"a, #" * 16000,
+    "factors": b"otpauth://a?a&" * 4600,
     "names": b"a_" * 30000 + b"password: x",
 }
 
@@ -395,6 +405,12 @@ def test_a_note_or_a_program_with_a_token_is_read_with_a_warning(
             kb.config, ingest=replace(kb.config.ingest, include_secrets=str(library))
         )
         assert not kb.ingest(library, force=True).warnings
+
+
+def test_a_note_with_a_second_factor_is_read_with_a_warning() -> None:
+    note = "# GitHub\n\nThe second factor: otpauth://totp/GitHub:bob?secret=MFRGGZDFMZTWQ2LK\n"
+    assert secret_files.secret_reason("note.md", note.encode()) is None
+    assert "second factor" in (secret_files.token_warning(note) or "")
 
 
 @pytest.mark.parametrize("name", HARMLESS)

@@ -141,6 +141,13 @@ _PASSWORD_JSON = (
 )
 _PASSWORD_VALUE = re.compile(rb'"password"\s*:\s*"[^"]|"designation"\s*:\s*"password"')
 _PGPASS = re.compile(rb"(?:\*|(?=[^:\s]*[a-z.])[^:\s]+):(?:\*|\d{2,5}):[^:\s]+:[^:\s]+:\S+", re.I)
+_FILEZILLA_PASSWORD = re.compile(rb"<Pass(?:[ \t][^<>\n]{0,100})?>[^<\s]")
+# Secrets of second factors, as authenticator apps export them.
+_ONE_TIME = re.compile(
+    rb"otpauth://[^\s?]{1,500}\?(?:[^\s&]{1,500}&){0,10}secret=[A-Z2-7]{8}"
+    rb"|otpauth-migration://offline\?data=[\w%+/-]{16}",
+    re.IGNORECASE,
+)
 _GIT_CREDENTIALS = re.compile(rb"https?://[^:/@\s]+:[^:/@\s]+@[\w.-]+(?:[:/]\S*)?")
 _CLOUD_USER = re.compile(rb'"type"\s*:\s*"authorized_user"'), re.compile(rb'"refresh_token"')
 _TERRAFORM = (
@@ -189,11 +196,16 @@ def sheet_reason(text: str) -> str | None:
 
 
 def token_warning(text: str) -> str | None:
-    """Return a warning about a text that is read although it contains the token of a service or a
-    private key; None if there is neither. A note or a program with a token is read for its other
-    content."""
+    """Return a warning about a text that is read although it contains the token of a service, a
+    private key or the secret of a second factor; None if there is none of them. A note or a program
+    with a token is read for its other content."""
     if "PRIVATE KEY" in text and _has_key(text.encode("utf-8", "replace")):
         return "contains a private key and was read anyway; if the key is real, replace it"
+    if "otpauth" in text and _has_second_factor(text.encode("utf-8", "replace")):
+        return (
+            "contains the secret of a second factor (otpauth:) and was read anyway; if it is "
+            "real, replace it"
+        )
     start = find_token(text)
     return start and (
         f"contains what looks like a secret token ({start}) and was read anyway; if the "
@@ -305,6 +317,10 @@ def _has_key(text: bytes) -> bool:
     )
 
 
+def _has_second_factor(text: bytes) -> bool:
+    return any(b"example" not in one[0].lower() for one in _ONE_TIME.finditer(text))
+
+
 def _count(text: bytes) -> int:
     """Count the bytes other than whitespace."""
     return sum(map(len, text.split()))
@@ -339,6 +355,8 @@ def _is_password_list(text: bytes) -> bool:
         known = any(_all(patterns, text) for patterns in _PASSWORD_JSON)
         return known and _PASSWORD_VALUE.search(text) is not None
     if text.startswith(b"<"):
+        if b"<FileZilla" in text[:1000]:
+            return _FILEZILLA_PASSWORD.search(text) is not None
         return b"<KeePassFile" in text[:1000] and b"<Key>Password</Key>" in text
     lines = [line for line in map(bytes.strip, text.split(b"\n", _LINES)[:_LINES]) if line]
     if not lines:
@@ -347,6 +365,8 @@ def _is_password_list(text: bytes) -> bool:
         return True
     entries = [line for line in lines if not line.startswith(_COMMENTS)]
     if any(all(map(form.fullmatch, entries)) for form in (_PGPASS, _GIT_CREDENTIALS)):
+        return True
+    if entries and all(map(_ONE_TIME.match, entries)):
         return True
     return all(map(_ACCOUNT.fullmatch, entries)) and any(map(_HASHED.match, entries))
 

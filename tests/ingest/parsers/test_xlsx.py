@@ -255,7 +255,8 @@ def test_escaped_characters() -> None:
     ]
     inline = "<c t='inlineStr'><is><t>in_x0009_line</t></is></c>"
     row = cell("0", t="s") + cell("1", t="s") + cell("a_x0041_b", t="str") + inline
-    comments: dict[str, Any] = {"xl/comments1.xml": "<comments><t>note_x000D_\nbelow</t></comments>"}
-    text = parse(xlsx({"A": [row]}, strings=strings, **comments)).text or ""
+    comments = "<comments><t>note_x000D_\nbelow</t></comments>"
+    parts: dict[str, Any] = {"xl/comments1.xml": comments}
+    text = parse(xlsx({"A": [row]}, strings=strings, **parts)).text or ""
     assert "first second | café _x000D_ my_xylophone | aAb | in line" in text
     assert "note below" in text
