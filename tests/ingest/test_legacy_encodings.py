@@ -27,6 +27,8 @@ WESTERN = "Grüße aus Köln: schöne Straßen, “naïve” façades – und 20
         (KOREAN, "euc_kr", "EUC-KR"),
         (WESTERN, "cp1252", "Windows-1252"),
         ("déjà vu à l'été, señor\n", "latin-1", "Windows-1252"),
+        ("凯撒 2013, 测试期刊\n", "gb2312", "GB18030"),  # all of it is Korean syllables in EUC-KR
+        ("김철수, 박영희\n", "euc_kr", "EUC-KR"),
         (JAPANESE, "iso2022_jp", "ISO-2022-JP"),
         (KOREAN, "iso2022_kr", "ISO-2022-KR"),
     ],

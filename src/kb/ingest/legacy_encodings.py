@@ -22,6 +22,10 @@ _MIN_CHARS = 4  # of the language, in a multi-byte encoding
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff]")
 _HANGUL = re.compile("[\uac00-\ud7a3]")
+_FREQUENT_HANGUL = frozenset(
+    "이다는을의에가하고은지를도서로한기사자어나리인대그시들스있것해아수일만라부정보전여주장상제원구과성조신"
+    "으니오면게적비동트소화드관안위국내용문년월습입요음없였했된될때"
+)
 _HALF_KANA = re.compile("[\uff61-\uff9f]")
 _EAST_ASIAN = re.compile("[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff00-\uff60\u2010-\u2026\xb7]")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
@@ -139,9 +143,15 @@ def _is_traditional(text: str) -> bool:
 
 
 def _is_korean(text: str) -> bool:
+    """Whether a text is Korean. Short Chinese texts in GB 2312 decode to syllables too, but to rare
+    ones."""
     hangul = _HANGUL.findall(text)
     high = _high_chars(text)
-    return len(hangul) >= _MIN_CHARS and 10 * len(hangul) >= 8 * high
+    return (
+        len(hangul) >= _MIN_CHARS
+        and 10 * len(hangul) >= 8 * high
+        and _share(hangul, _FREQUENT_HANGUL.__contains__) >= 0.1
+    )
 
 
 def _is_east_asian(text: str, high: int) -> bool:

@@ -395,6 +395,17 @@ def test_the_texts_of_embedded_workbooks() -> None:
     assert parsed.warnings == ("word/embeddings/Sheet1.xlsx: the embedded workbook cannot be read",)
 
 
+def test_alternatives_for_other_programs() -> None:
+    """Text that only the alternative has is kept; text that it repeats is written once."""
+    choice = f'<mc:Choice Requires="new"><w:p>{run("the same")}</w:p></mc:Choice>'
+    fallback = f"<mc:Fallback><w:p>{run('the ')}{run('sa')}{run('me')}</w:p></mc:Fallback>"
+    other = f"<mc:Fallback><w:p>{run('only ')}{run('here')}</w:p></mc:Fallback>"
+    wrap = '<mc:AlternateContent xmlns:mc="urn:mc">{}</mc:AlternateContent>'
+    body = [wrap.format(choice + fallback), wrap.format(choice + other)]
+    parsed = DocxParser().parse(Source("a.docx", docx(*body)))
+    assert parsed.text == "the same\n\nthe same\n\nonly here"
+
+
 def test_embedded_files_that_are_not_read_are_named() -> None:
     parts: dict[str, Any] = {f"word/embeddings/ole{n}.bin": b"\xd0\xcf" for n in range(6)}
     parts["word/embeddings/Inner.docx"] = docx(p("lost words"))

@@ -12,7 +12,7 @@ from kb.ports import Source
 from tests.ingest.parsers.mutations import check_parsed, check_survives
 
 
-def saved(body: str = "<title>Tides</title><p>The größte tide</p>") -> bytes:
+def saved(body: str = "<title>Tides</title><p>The größte tide</p>", frame: str = "html") -> bytes:
     message = EmailMessage()
     message["Subject"] = "Tides"
     message["Snapshot-Content-Location"] = "https://example.org/tides"
@@ -21,7 +21,7 @@ def saved(body: str = "<title>Tides</title><p>The größte tide</p>") -> bytes:
     message.add_related(body.encode(), "text", "html")
     message.get_payload(0).set_param("charset", "utf-8")  # type: ignore[union-attr]
     message.add_related(b"\x89PNG", "image", "png")
-    message.add_related(b"<p>a frame", "text", "html")
+    message.add_related(b"<p>a frame", "text", frame)
     return message.as_bytes()
 
 
@@ -32,6 +32,11 @@ def test_a_page() -> None:
     assert (parsed.type, parsed.title) == ("html", "Tides")
     assert parsed.attributes.metadata["url"] == "https://example.org/tides"
     check_parsed(parsed, data)
+
+
+def test_a_frame_of_plain_text() -> None:
+    parsed = MhtmlParser().parse(Source("tides.mhtml", saved(frame="plain")))
+    assert parsed.text == "The größte tide\n\n<p>a frame"
 
 
 @pytest.mark.parametrize("data", [b"", b"Subject: x\n\ntext", b"\0\0"])

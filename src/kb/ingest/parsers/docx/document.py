@@ -74,6 +74,7 @@ def parse_docx(source: Source) -> Parsed:
     out.append_missing(
         [
             *writer.unplaced_texts,
+            *_fallbacks(document),
             *_attribute_texts(document),
             *_other_parts(archive, path),
             *_list_labels(numbering),
@@ -334,6 +335,15 @@ def _list_labels(numbering: Element | None) -> Iterator[str]:
             # A label without a word is a bullet, or a single letter in a symbol font.
             if _LABEL_WORD.search(label):
                 yield one_line(label)
+
+
+def _fallbacks(root: Element) -> Iterator[str]:
+    """Yield the alternatives for programs that do not know a newer feature. Mostly they repeat its
+    text."""
+    for fallback in root.iter():
+        if local_name(fallback) == "Fallback":
+            inside = ((local_name(each), each.text or "") for each in fallback.iter())
+            yield "".join(" " if kind == "p" else text for kind, text in inside if kind in "pt")
 
 
 def _attribute_texts(root: Element) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """The page in an MHTML file, which is a MIME message: the first part with HTML is the page, and the
-HTML parts after it are its frames."""
+HTML parts after it are its frames. Frames of plain text are written at the end."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def parse_mhtml(source: Source) -> Parsed:
         message: Part = email.message_from_bytes(source.data, policy=policy.compat32)
         pages = [part for part in leaves(message) if part.get_content_type() in HTML]
         bodies = [body for part in pages if (body := _body(part)).strip()]
+        plain = [part for part in leaves(message) if part.get_content_type() == "text/plain"]
+        texts = [_body(part).decode("utf-8", "replace") for part in plain]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Unreadable(f"not a saved web page: {error}") from error
     if not bodies:
@@ -36,7 +38,7 @@ def parse_mhtml(source: Source) -> Parsed:
     if first is None:
         raise Unsupported("no text")
     subject = header(message, "Subject")
-    out.append_missing([subject], first.title or "")
+    out.append_missing([*texts, subject], first.title or "")
     metadata: dict[str, Any] = dict(first.attributes.metadata)
     if address := next(filter(None, (_field(message, name) for name in _ADDRESS_FIELDS)), ""):
         metadata.setdefault("url", address)

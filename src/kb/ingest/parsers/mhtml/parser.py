@@ -9,7 +9,7 @@ from kb.ports import Parsed, Source
 
 class MhtmlParser(FormatParser):
     name = "mhtml"
-    version = "2"
+    version = "3"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) in (".mht", ".mhtml")
