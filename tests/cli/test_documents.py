@@ -41,6 +41,25 @@ def test_every_attribute_of_a_note(here: Path, run: Run, valid: Valid) -> None:
     assert run("get", "note:27").out == "Schäkel in 4\n"
 
 
+def test_a_note_in_another_encoding(here: Path, run: Run) -> None:
+    """Text from another program is decoded like a file."""
+    text = "Grüße aus Köln: schöne Straßen"
+    old = run("add", "-", stdin=f"{text}\n".encode("cp1252"))
+    assert (old.status, old.out) == (0, "note:27\n")
+    assert "warning: not UTF-8: read as Windows-1252" in old.err
+    wide = run("add", "-", stdin=f"{text}\r\n".encode("utf-16"))
+    assert (wide.status, wide.out, wide.err) == (0, "note:28\n", "")
+    assert [run("get", f"note:{number}").out for number in (27, 28)] == [f"{text}\n"] * 2
+
+
+@pytest.mark.parametrize("data", [b"\0\0abc", bytes(range(128, 256)), b"caf\xc3\xa9 \x90\xff"])
+def test_bytes_that_are_not_text_are_no_note(here: Path, run: Run, data: bytes) -> None:
+    refused = run("add", "-", stdin=data)
+    assert (refused.status, refused.out) == (2, "")
+    assert "the note is not text" in refused.err
+    assert "note:" not in run("list").out
+
+
 def test_ignored_front_matter_of_a_note_is_a_warning(here: Path, run: Run) -> None:
     added = run("add", "-", stdin=b"---\nkind: poem\n---\nShackles in 4\n")
     assert (added.status, added.out) == (0, "note:27\n")
@@ -109,6 +128,23 @@ def test_a_note_is_changed_without_an_editor(here: Path, run: Run, valid: Valid)
     document = run("list", "--path", "note:27", "--json").json[0]
     assert (document["title"], set(document["tags"])) == ("Locker", {"stock", "boat"})
     assert run("get", "note:27").out == "Shackles are lost\n"
+
+
+def test_an_editor_that_writes_another_encoding(
+    here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    run("add", "Schäkel in Köln")
+    editor("path.write_bytes('Größere Schäkel in Köln'.encode('cp1252'))")
+    edited = run("edit", "note:27")
+    assert (edited.status, edited.out) == (0, "note:27\n")
+    assert "warning: not UTF-8: read as Windows-1252" in edited.err
+    assert run("get", "note:27").out == "Größere Schäkel in Köln\n"
+    editor("path.write_bytes(b'\\0 is no text')")
+    edited = run("edit", "note:27")
+    assert (edited.status, edited.out) == (2, "")
+    assert "the note is not text" in edited.err
+    (kept,) = tmp_path.glob("kb-note-*")
+    assert kept.read_bytes() == b"\0 is no text"
 
 
 def test_an_edit_that_fails_keeps_the_text(

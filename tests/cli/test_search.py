@@ -43,7 +43,12 @@ def test_the_query_comes_from_words_or_stdin(here: Path, run: Run, valid: Valid)
     assert told.json["query"] == "retry storm"
     read = run("search", "-", "--json", stdin=b"retry storm\n")
     assert paths(read) == paths(told)
-    assert run("search", "-", "--json", stdin=b"\xff retry").json["query"] == "\ufffd retry"
+    for data, query in (
+        (b"\x90\xff retry", "\ufffd\ufffd retry"),
+        ("Grüße aus Köln".encode("cp1252"), "Grüße aus Köln"),
+        ("Grüße aus Köln\r\n".encode("utf-16"), "Grüße aus Köln"),
+    ):
+        assert run("search", "-", "--json", stdin=data).json["query"] == query
 
 
 def test_options_may_precede_or_follow_the_command(here: Path, run: Run, tmp_path: Path) -> None:

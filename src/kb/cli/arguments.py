@@ -41,7 +41,16 @@ def text_or_stdin(words: tuple[str, ...]) -> str:
         return " ".join(words)
     if sys.stdin is None:  # closed, as after `<&-`
         return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError:
+        from kb.ingest.decode import Unreadable, Unsupported, decode
+
+        try:  # UTF-16 or an older encoding
+            return decode(data).removesuffix("\n")
+        except (Unreadable, Unsupported):
+            return data.decode("utf-8", "replace").removesuffix("\n")
 
 
 def pop_filters(options: dict[str, Any]) -> Filters:

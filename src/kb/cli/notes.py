@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +21,9 @@ from kb.cli.options import (
     document_argument,
     option,
     split_commas,
-    text_or_stdin,
     utf8_text,
 )
+from kb.errors import InvalidRequest
 from kb.types import KINDS, SCOPES, TRUSTS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def add_command(
     with invocation.open() as kb:
         with invocation.announce_new_store(kb):
             document = kb.add(
-                text_or_stdin(text), tags=split_commas(tags), on_warning=output.warn, **options
+                _note_text(text), tags=split_commas(tags), on_warning=output.warn, **options
             )
         if invocation.json:
             from kb import wire
@@ -126,7 +127,7 @@ def edit_command(
             "version": notes.version(document),
         }
         if text or any(each is not None for each in options):
-            after = text_or_stdin(text) if text else before
+            after = _note_text(text) if text else before
             edited = kb.edit(document.doc_path, after, **changes)
         else:
             with _edited_text(kb, before) as changed:
@@ -163,12 +164,38 @@ def _edited_text(kb: KnowledgeBase, text: str) -> Iterator[str | None]:
         command = editor_command(name, None, kb.config.open.editor, os.environ)
         if status := run_editor(command):
             raise ConfigError(f"{command[0]} ended with status {status}", "nothing was stored")
-        after = file.read_text(encoding="utf-8", errors="replace")
+        after = _decode(file.read_bytes())
         yield None if after.rstrip("\n") == text.rstrip("\n") else after
     except KbError:
-        if file.read_text(encoding="utf-8", errors="replace") != text:
+        if file.read_bytes() != text.encode("utf-8"):
             output.note(f"your text is kept in {output.escape(name)}")
             raise
         file.unlink()
         raise
     file.unlink()
+
+
+def _note_text(words: tuple[str, ...]) -> str:
+    """Join the words into one text, or read stdin if they are a single `-`."""
+    if words != ("-",):
+        return " ".join(words)
+    if sys.stdin is None:  # closed, as after `<&-`
+        return ""
+    return _decode(sys.stdin.buffer.read()).removesuffix("\n")
+
+
+def _decode(data: bytes) -> str:
+    """Decode the text of a note like that of a file: in an older encoding with a warning, and never
+    by dropping letters."""
+    from kb.ingest.decode import Unreadable, Unsupported, decode, wide_encoding
+    from kb.ingest.legacy_encodings import encoding_note
+
+    try:
+        text = decode(data)
+    except (Unreadable, Unsupported) as error:
+        raise InvalidRequest(
+            f"the note is not text: {error.reason}", "convert it to UTF-8"
+        ) from error
+    if wide_encoding(data) is None and (note := encoding_note(data)) is not None:
+        output.warn(note)
+    return text

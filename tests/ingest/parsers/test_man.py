@@ -118,9 +118,7 @@ typeset only
 
 def test_generated_pages_without_commands_for_typesetters() -> None:
     parsed = parse(GENERATED.encode(), "git-tide.1")
-    assert parsed.text == (
-        '# NAME\n\ngit-tide - reads "the" water\n\nit\'s high the ebb\n\nshown'
-    )
+    assert parsed.text == ('# NAME\n\ngit-tide - reads "the" water\n\nit\'s high the ebb\n\nshown')
 
 
 def test_names_and_references_of_mdoc() -> None:
