@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kb.ingest.decode import decode
-from kb.ingest.legacy_encodings import encoding_note, is_utf8, legacy_encoding
+from kb.ingest.legacy_encodings import (
+    decode_guessed,
+    encoding_note,
+    is_utf8,
+    legacy_encoding,
+)
 from kb.ingest.parsed_document import parse_and_chunk
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Source
@@ -82,3 +87,19 @@ def test_the_note_is_a_warning_of_the_document() -> None:
     document = parse_and_chunk(TextParser(), source, 1800)
     assert document.warnings == ("not UTF-8: read as Windows-1252",)
     assert [chunk.text for chunk in document.chunks] == [WESTERN.strip()]
+
+
+@pytest.mark.parametrize("text", [JAPANESE, CHINESE, KOREAN, WESTERN * 3])
+def test_one_wrong_byte_in_a_page_or_mail(text: str) -> None:
+    """The rest of the text is UTF-8, not Windows-1252."""
+    decoded, note = decode_guessed(text.encode() + b"\xe9 x")
+    assert (decoded, note) == (f"{text}\ufffd x", None)
+
+
+def test_a_page_or_mail_in_a_guessed_encoding() -> None:
+    assert decode_guessed(WESTERN.encode()) == (WESTERN, None)
+    assert decode_guessed(JAPANESE.encode("iso2022_jp"))[0] == JAPANESE
+    decoded, note = decode_guessed(CHINESE.encode("gb18030"))
+    assert (decoded, note) == (CHINESE, "not UTF-8: read as GB18030")
+    unknown = "Привет, как дела? Всё хорошо.\n".encode("cp1251")
+    assert decode_guessed(unknown)[1] == "not UTF-8: read as Windows-1252"

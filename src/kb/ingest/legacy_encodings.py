@@ -46,7 +46,7 @@ def legacy_encoding(data: bytes) -> Encoding | None:
     """The encoding of text that is not UTF-8; None if none fits."""
     if (encoding := escape_encoding(data)) is not None:
         return encoding
-    if b"\0" in data or (_UTF8_LETTER.search(data[:_SAMPLE_BYTES]) and _mostly_utf8(data)):
+    if b"\0" in data or _share_of_utf8(data) >= 0.9:
         return None
     for encoding, fits in _CANDIDATES:
         text = _decode_sample(data, encoding.codec)
@@ -66,6 +66,18 @@ def escape_encoding(data: bytes) -> Encoding | None:
         if text is not None and not text.isascii() and "\x1b" not in text:
             return encoding
     return None
+
+
+def decode_guessed(data: bytes) -> tuple[str, str | None]:
+    """Decode the bytes of a page or a mail that names no encoding, or a wrong one, and return a
+    note for the user if they are not UTF-8. Never fails: invalid bytes of a text that is mostly
+    UTF-8 are replaced, and bytes that fit no encoding are read as Windows-1252."""
+    if is_utf8(data):
+        return data.decode("utf-8"), None
+    if _share_of_utf8(data) >= 0.5:
+        return data.decode("utf-8", "replace"), None
+    encoding = legacy_encoding(data) or _WESTERN
+    return data.decode(encoding.codec, "replace"), f"not UTF-8: read as {encoding.name}"
 
 
 def encoding_note(data: bytes) -> str | None:
@@ -91,12 +103,12 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def _mostly_utf8(data: bytes) -> bool:
-    """Whether most bytes beyond ASCII are parts of valid UTF-8 letters: a damaged file, or one with
-    several encodings, of which no single one is right."""
+def _share_of_utf8(data: bytes) -> float:
+    """The share of the bytes beyond ASCII that are parts of valid UTF-8 letters. In a damaged file,
+    or one with several encodings, it is high, but no single encoding is right."""
     sample = data[:_SAMPLE_BYTES]
     high = len(sample) - len(sample.translate(None, bytes(range(0x80, 0x100))))
-    return 10 * sum(map(len, _UTF8_LETTER.findall(sample))) >= 9 * high
+    return sum(map(len, _UTF8_LETTER.findall(sample))) / high if high else 0.0
 
 
 def _decode_sample(data: bytes, codec: str) -> str | None:

@@ -296,10 +296,21 @@ def test_long_paragraphs_are_several_lines() -> None:
         ("<meta charset=unheard-of><p>größe".encode(), "größe"),
         (b"<meta charset=hex><p>x", "x"),
         (b"<meta charset=utf-8><p>gr\xf6\xdfe", "größe"),
+        ("<meta charset=utf-8><p>größe, 中文 ".encode() + b"\xe9 x", "größe, 中文 \ufffd x"),
+        ("<p>größe über 中文 ".encode() + b"\xe9 x", "größe über 中文 \ufffd x"),
+        ("<p>数据库的索引用来加快查询速度。".encode("gb18030"), "数据库的索引用来加快查询速度。"),
+        ("<p>データベースの索引です。".encode("iso2022_jp"), "データベースの索引です。"),
     ],
 )  # fmt: skip
 def test_encoding(page: bytes, text: str | None) -> None:
     assert text is None or text_of(page) == text
+
+
+def test_a_guessed_encoding_is_a_warning() -> None:
+    assert parse("<p>Привет, как дела?".encode("cp1251")).warnings == (
+        "not UTF-8: read as Windows-1252",
+    )
+    assert parse("<meta charset=cp1251><p>Привет".encode("cp1251")).warnings == ()
 
 
 @pytest.mark.parametrize(

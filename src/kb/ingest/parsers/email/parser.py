@@ -25,7 +25,7 @@ _NO_MAILBOX = frozenset({".diff", ".eml", ".emlx", ".patch"})
 
 class EmailParser(FormatParser):
     name = "email"
-    version = "9"
+    version = "10"
     priority = 1  # before the text parser
 
     def accepts(self, source: Source) -> bool:

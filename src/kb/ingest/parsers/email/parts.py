@@ -15,6 +15,7 @@ from email.message import Message
 from typing import Any, TypeAlias
 
 from kb.ingest.escapes import unescape
+from kb.ingest.legacy_encodings import decode_guessed
 from kb.ingest.parser_support.extract import one_line
 from kb.ingest.parser_support.signatures import BINARY, signature
 from kb.ingest.parsers.html import page as html
@@ -167,19 +168,18 @@ def text_of(part: Part) -> str | None:
 
 
 def decode_text(data: bytes, charset: str) -> str:
-    """Decode by the declared charset, or as UTF-8 if that fits. Otherwise, text that is declared as
-    ASCII is read as Windows-1252, and invalid bytes of other charsets are replaced."""
+    """Decode by the declared charset, or as UTF-8 if that fits, or in a guessed encoding if it
+    is declared as UTF-8 or ASCII. Otherwise invalid bytes are replaced."""
     is_ascii = charset.lower() in ("ascii", "us-ascii")
-    declared = charset if is_ascii else html.encoding_of(charset)
-    for name in (declared, "utf-8"):
+    declared = "utf-8" if is_ascii else html.encoding_of(charset)
+    if declared.lower() in ("utf-8", "utf8"):
+        return decode_guessed(data)[0]
+    for name, errors in ((declared, "strict"), ("utf-8", "strict"), (declared, "replace")):
         try:
-            return data.decode(name)
+            return data.decode(name, errors)
         except (LookupError, ValueError):
             continue
-    try:
-        return data.decode("cp1252" if is_ascii or declared == "utf-8" else declared, "replace")
-    except (LookupError, ValueError):
-        return data.decode("cp1252", "replace")
+    return decode_guessed(data)[0]
 
 
 def _data(part: Part) -> bytes:

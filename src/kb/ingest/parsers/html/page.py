@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kb.ingest import dates, file_names
-from kb.ingest.legacy_encodings import escape_encoding
+from kb.ingest.legacy_encodings import decode_guessed
 from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parsers.html import tree as html_tree
 from kb.ingest.parsers.html.rest import other_text
@@ -45,7 +45,8 @@ _SEPARATOR = re.compile(r"\s+(?:[|·»«•–—-]|::)\s+")
 
 def parse_page(source: Source) -> Parsed:
     is_xml = file_names.suffix_of(source.name) in _XML_SUFFIXES
-    tree = html_tree.parse_html(decode_html(source.data), xml=is_xml)
+    page, note = decode_page(source.data)
+    tree = html_tree.parse_html(page, xml=is_xml)
     out = Extract()
     written = write_main(tree, out, "")
     meta = _meta(tree)
@@ -57,7 +58,7 @@ def parse_page(source: Source) -> Parsed:
         title=title or file_names.title_of(source.name),
         lang=_language(tree),
         attributes=_attributes(tree, meta),
-        warnings=tuple(out.warnings),
+        warnings=(*filter(None, [note]), *out.warnings),
         text=out.text,
     )
 
@@ -101,26 +102,28 @@ def _write_everything(
 
 
 def decode_html(data: bytes) -> str:
-    """Decode a page by its byte order mark, its declaration, as ISO-2022, UTF-8 or Windows-1252,
-    whichever fits first. Like a browser, never fails."""
+    """Decode a page. Like a browser, never fails."""
+    return decode_page(data)[0]
+
+
+def decode_page(data: bytes) -> tuple[str, str | None]:
+    """Decode a page by its byte order mark, its declaration, as UTF-8 or in a guessed encoding,
+    whichever fits first. A guess comes with a note for the user."""
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"),
         (codecs.BOM_UTF16_BE, "utf-16-be"),
     ):  # fmt: skip
         if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "replace")
+            return data[len(mark) :].decode(encoding, "replace"), None
     declared = _declared_encoding(data[:_HEAD_BYTES])
-    if declared == "utf-8" and (escaped := escape_encoding(data)) is not None:
-        return data.decode(escaped.codec, "replace")
-    for encoding in (declared, "utf-8"):
+    if declared.lower() in ("utf-8", "utf8"):
+        return decode_guessed(data)
+    for encoding, errors in ((declared, "strict"), ("utf-8", "strict"), (declared, "replace")):
         try:
-            return data.decode(encoding)
+            return data.decode(encoding, errors), None
         except (LookupError, ValueError):
             continue
-    try:
-        return data.decode("cp1252" if declared == "utf-8" else declared, "replace")
-    except (LookupError, ValueError):
-        return data.decode("cp1252", "replace")
+    return decode_guessed(data)
 
 
 def _declared_encoding(head: bytes) -> str:

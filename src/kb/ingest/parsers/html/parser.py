@@ -13,7 +13,7 @@ _SUFFIXES = frozenset({".htm", ".html", ".shtml", ".xht", ".xhtml"})
 
 class HtmlParser(FormatParser):
     name = "html"
-    version = "6"
+    version = "7"
     priority = 1
 
     def accepts(self, source: Source) -> bool:
