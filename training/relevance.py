@@ -179,7 +179,7 @@ def search(
         others = [each for each in collections if not related(collection.name, each.name)]
         if not others:
             continue
-        other, asking = other_and_asking(collection, others, chance)
+        other, asking = draw_sources(collection, others, chance)
         strange = sample_evenly(asking, len(collection.questions), chance)
         for each in observe(collection, other, strange, encoder, coverages=coverages, top=1):
             # A passage with every word of a foreign query may be about it after all.
@@ -189,11 +189,12 @@ def search(
         print(f"{number}/{len(searched)} {collection.name} ({passed:.0f} s)", flush=True)
 
 
-def other_and_asking(
+def draw_sources(
     collection: Collection, others: Sequence[Collection], chance: random.Random
 ) -> tuple[Collection, Sequence[Collection]]:
-    """The collection that a part of the store is from, and those whose questions the store cannot
-    answer. Questions in the language of the collection matter more than passages in it."""
+    """Draw the collection that supplies the store's other passages, and return it with collections
+    whose questions the store cannot answer. If both cannot be in the language of `collection`, the
+    questions are."""
     other = chance.choice(in_language_of(collection, others))
     asking = in_language_of(collection, _unrelated(others, [other]))
     if not asking or language(asking[0]) != language(collection):

@@ -148,7 +148,8 @@ def _make(cls: type, *, frozen: bool, slots: bool) -> type:
 
 
 def _first_init(cls: Any, *, frozen: bool, slots: bool) -> Callable[..., None]:
-    """The `__init__` of the first instances. Compiling one takes as long as some thirty calls."""
+    """The `__init__` for the first few instances. The class gets a compiled one later, because
+    compiling takes as long as about thirty calls."""
     calls = 0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kb.errors import ModelBroken
 from kb.index import cosine
-from kb.index.rescoring import rescored
+from kb.index.rescoring import rescore
 from kb.store.sqlite import matrix
 from kb.types import Vector
 
@@ -52,8 +52,8 @@ def test_arrays_score_alike(vectors: list[Vector[float]], query: Vector[float], 
     """Each vector occurs twice, so that there are ties."""
     numbered = dict(enumerate(vectors + vectors, start=1))
     ids = np.array(list(numbered)[::-1], np.int64)
-    rows = matrix.stacked(list(numbered.values())[::-1], 5)
-    by_numpy = rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    rows = matrix.stack(list(numbered.values())[::-1], 5)
+    by_numpy = rescore(ids, rows, np.frombuffer(query, np.float32), limit)
     by_python = cosine.rescore(numbered, query, limit)
     assert by_numpy == by_python
     keys = [(-one.score, one.chunk_id) for one in by_python]

@@ -113,14 +113,14 @@ def test_more_results_than_the_lists_have(
 def test_numbers_outside_the_arrays_are_not_trusted(listed: SqliteStore, array: str) -> None:
     with listed._database.reading() as connection:
         owner = dense._owner(connection, listed.vectors.models()[0])
-    sidecar = matrix_file.read(listed.path, owner)
-    assert sidecar is not None
-    assert sidecar.codes is not None
-    assert sidecar.codes.lists is not None
-    wrong = getattr(sidecar.codes.lists, array).copy()
+    stored = matrix_file.read(listed.path, owner)
+    assert stored is not None
+    assert stored.codes is not None
+    assert stored.codes.lists is not None
+    wrong = getattr(stored.codes.lists, array).copy()
     wrong[-1] = 9999
-    lists = sidecar.codes.lists._replace(**{array: wrong})
-    codes = sidecar.codes._replace(lists=lists)
-    assert matrix_file.write(listed.path, owner, sidecar._replace(codes=codes))
+    lists = stored.codes.lists._replace(**{array: wrong})
+    codes = stored.codes._replace(lists=lists)
+    assert matrix_file.write(listed.path, owner, stored._replace(codes=codes))
     assert matrix_file.read(listed.path, owner) is None
     assert search(listed, exact=True) == expected(listed)

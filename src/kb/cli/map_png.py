@@ -56,7 +56,8 @@ def map_png(layout: Layout) -> tuple[bytes, bool]:
 
 
 def _font(label: Label) -> tuple[FreeTypeFont | ImageFont, bool]:
-    """Return a font for a label, and whether it should have the letters."""
+    """Return a font for a label, and whether it has a glyph for every letter, as far as is
+    known."""
     from PIL import ImageFont
 
     size = (TOPIC_SIZE if label.is_topic else TEXT_SIZE) * _SCALE

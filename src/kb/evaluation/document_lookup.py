@@ -98,7 +98,7 @@ class _PathIndex:
         return matches[0] if matches else None
 
     def _files(self) -> dict[str, list[str]]:
-        """Paths by file name; read only if a name is not a path."""
+        """The paths of all documents, by file name. Read from the store when first used."""
         if self._by_file is None:
             self._by_file = {}
             for document in self._store.catalog.documents(Filters(), None):

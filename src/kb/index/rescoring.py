@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 
-def rescored(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredChunk]:
-    """`cosine.fixed_point` and `cosine.rank` for arrays."""
+def rescore(ids: Ids, rows: Rows, query_row: Rows, limit: int) -> list[ScoredChunk]:
+    """Return the best `limit` chunks by their exact cosines. Computes the same scores and order as
+    `cosine.fixed_point` and `cosine.rank`."""
     import numpy as np
 
     products = rows.astype(np.float64) * (query_row.astype(np.float64) * cosine.ONE)

@@ -154,7 +154,8 @@ class _Markdown:
         return Rendering("elements", (*above, *nodes), tuple(self._outline))
 
     def _parse_blocks(self, state: StateCore) -> None:
-        """The rule of the same name, with counted tokens: a table of any length is one block."""
+        """Replaces the parser's `block` rule with one that counts tokens: a table of any length is
+        one block."""
         state.tokens = _CountedTokens(self._budget)
         state.md.block.parse(state.src, state.md, state.env, state.tokens)
 

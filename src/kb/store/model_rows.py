@@ -1,4 +1,5 @@
-"""Models and the texts to embed as values of columns. Pure; shared by all stores."""
+"""Converts models, texts to embed and encodings to and from column values. Pure; shared by all
+stores."""
 
 from __future__ import annotations
 
@@ -102,9 +103,9 @@ def status_of(model: StoredModel, last_error: str | None) -> JsonDict:
     }
 
 
-def counted(model: StoredModel, row: Any) -> StoredModel:
-    """The model with the counts in `row`: all chunks, ready ones, failed ones, and those that have
-    sparse and token vectors."""
+def with_counts(model: StoredModel, row: Any) -> StoredModel:
+    """Return `model` with the counts in `row`: all chunks, ready ones, failed ones, those with
+    sparse vectors, and those with token vectors."""
     chunks, ready, failed, sparse, tokens = map(int, row)
     return replace(
         model,
@@ -118,9 +119,9 @@ def counted(model: StoredModel, row: Any) -> StoredModel:
     )
 
 
-def combined(one: StoredModel, other: StoredModel) -> StoredModel:
-    """The model with the counts of two shards. Raises `ModelMismatch` if they have different models
-    of the same number."""
+def combine(one: StoredModel, other: StoredModel) -> StoredModel:
+    """Return the model with the sums of the counts of two shards. Raises `ModelMismatch` if the
+    shards use one model id for different models."""
     same = ("name", "version", "dimension")
     if any(getattr(one, name) != getattr(other, name) for name in same):
         raise ModelMismatch(
@@ -137,7 +138,7 @@ def passage(heading: str, text: str) -> str:
     return text if not heading or text.startswith(heading) else f"{heading}\n{text}"
 
 
-def packed_parts(encoding: Encoding, token_format: str) -> tuple[str | None, bytes | None]:
+def pack_parts(encoding: Encoding, token_format: str) -> tuple[str | None, bytes | None]:
     """The sparse vector and the token vectors of an encoding, as they are stored."""
     weights, tokens = encoding.sparse, encoding.tokens
     return (

@@ -50,7 +50,8 @@ def inspect(path: str) -> Target:
 
 
 def inspect_all(paths: Iterable[str]) -> dict[str, Target]:
-    """Return the current state of `paths`, without those inside another folder among them."""
+    """Return the current state of `paths`. A path inside a folder that is also in `paths` is left
+    out."""
     targets = {path: inspect(path) for path in dict.fromkeys(paths)}
     folders = [target.path for target in targets.values() if target.is_folder]
     return {

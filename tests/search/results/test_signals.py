@@ -94,7 +94,7 @@ class TestCoverage:
 
     def coverage(self, query: str, text: str, **options: bool) -> float:
         terms = QueryTerms.of(analyze(query), self.FREQUENCIES, **options)
-        return terms.coverage(terms.contained(text))
+        return terms.coverage(terms.terms_in(text))
 
     def test_rare_words_weigh_more(self) -> None:
         rare = self.coverage("harbour keys", "the keys")

@@ -138,7 +138,8 @@ class Extract:
             self.blocks.append(replace(block, span=replace(block.span, extra=self._extra())))
 
     def _extra(self, inner: str | None = None) -> dict[str, Any]:
-        """The fields of a span for the place, and for the place inside it."""
+        """The `extra` fields of a span: the current place, followed by `inner`, a place inside
+        it."""
         separator = "" if not self.place or not inner or inner.startswith(("#", ":")) else ", "
         place = (self.place or "") + separator + (inner or "")
         return {"place": place[:_PLACE_CHARS]} if place else {}

@@ -88,25 +88,25 @@ class QueryTerms:
         """The share of the terms that the store contains."""
         return sum(term.known for term in self.terms) / len(self.terms) if self.terms else 0.0
 
-    def contained(self, text: str) -> tuple[Term, ...]:
-        """The terms that `text` contains."""
+    def terms_in(self, text: str) -> tuple[Term, ...]:
+        """The terms of the query that `text` contains."""
         text = text[:_MAX_CHARS]
         present = _stems(text, self.stems) if self.stems else set()
         lower = text.lower() if self.inside else ""
-        contained = []
+        matches = []
         for term in self.terms:
             for stems in term.alternatives:
                 if stems and stems <= present:
-                    contained.append(term)
+                    matches.append(term)
                     break
             else:
                 if term.text in (lower if term.alternatives else text):
-                    contained.append(term)
-        return tuple(contained)
+                    matches.append(term)
+        return tuple(matches)
 
-    def coverage(self, contained: Sequence[Term]) -> float:
+    def coverage(self, terms: Sequence[Term]) -> float:
         """The share of these terms in the sum of the weights."""
-        return sum(term.weight for term in contained) / self.total if self.terms else 0.0
+        return sum(term.weight for term in terms) / self.total if self.terms else 0.0
 
 
 def _pieces(run: str) -> list[str]:
@@ -172,9 +172,9 @@ def _may_have_parts(text: str, missing: Iterable[str]) -> bool:
 
 
 class SignalSource:
-    """The signals of one search. `pending` holds the chunks that have no vector yet. `depth` is how
-    much of the dense list counts: the first retrieval, so that no estimate depends on how many
-    hits are requested."""
+    """The signals of one search. `pending` holds the chunks that have no vector yet. Only the first
+    `depth` candidates of a list count: those of the first retrieval, so that estimates do not
+    depend on how many hits are requested."""
 
     def __init__(
         self,
@@ -217,12 +217,12 @@ class SignalSource:
     def _gather(self, chunk_id: int) -> Signals:
         chunk, document = self._cache.chunks[chunk_id], self._cache.document(chunk_id)
         text = "\n".join((document.title, *chunk.heading_path, chunk.text))
-        contained = self._terms.contained(text)
+        matches = self._terms.terms_in(text)
         return Signals(
             words=self._terms.total,
             known=self._known,
-            coverage=self._terms.coverage(contained),
-            matched=sum(1.0 if term.alternatives else _size(term.text) for term in contained),
+            coverage=self._terms.coverage(matches),
+            matched=sum(1.0 if term.alternatives else _size(term.text) for term in matches),
             chars=len(chunk.text),
             cosine=self._cosine(chunk_id),
             typical=self._typical,

@@ -119,9 +119,9 @@ def token_starts(passages: Sequence[EmbeddedPassage]) -> list[list[int]]:
 
 
 def _token_counts(passages: Sequence[EmbeddedPassage]) -> list[list[float]]:
-    """The estimated number of tokens of each unit of a passage, and, last, of its embedded text.
-    Only tokens of words have a vector. No word is in two units, so that the words of all passages
-    are counted at once."""
+    """For each passage, the estimated number of tokens of each unit, followed by that of the
+    embedded text. Only tokens of words have a vector. A word is never in two units, so that the
+    words of all passages can be counted together."""
     import numpy as np
 
     texts, starts, end = [""], [], 0

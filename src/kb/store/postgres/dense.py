@@ -213,10 +213,10 @@ def _rescore(
     """Compute the scores of candidates exactly."""
     import numpy as np
 
-    from kb.index.rescoring import rescored
+    from kb.index.rescoring import rescore
 
     if not vectors:
         return []
     ids = np.array(list(vectors), np.int64)
     rows = np.array([np.frombuffer(each, np.float32) for each in vectors.values()], np.float32)
-    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    return rescore(ids, rows, np.frombuffer(query, np.float32), limit)

@@ -13,12 +13,12 @@ from kb.index import cosine, sparse_weights, token_codes
 from kb.store.model_rows import (
     ATTEMPTS,
     Due,
-    combined,
-    counted,
+    combine,
     mismatch,
     passage,
     read_marks,
     status_of,
+    with_counts,
 )
 from kb.store.postgres import filters as where
 from kb.store.postgres import segments
@@ -64,7 +64,7 @@ def _models(session: Session) -> list[StoredModel]:
     for *row, marks in session.execute(_MODELS).fetchall():
         model = replace(StoredModel(*row), marks=read_marks(marks))
         known = records.get(model.model_id)
-        records[model.model_id] = model if known is None else combined(known, model)
+        records[model.model_id] = model if known is None else combine(known, model)
     found = list(records.values())
     if len(session.shards) > 1:  # some of them may lack the model
         chunks = session.state.chunks
@@ -108,7 +108,7 @@ def models_within(session: Session, filters: Filters) -> list[StoredModel]:
         f"WHERE {condition}"
     )
     return [
-        counted(each, session.totals(sql, (each.model_id, *params))) for each in models(session)
+        with_counts(each, session.totals(sql, (each.model_id, *params))) for each in models(session)
     ]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kb import processes
 from kb.errors import NotFound
 from kb.index import cosine
-from kb.store.model_rows import due_at, packed_parts
+from kb.store.model_rows import due_at, pack_parts
 from kb.store.postgres import embeddings, segments
 from kb.store.postgres.embeddings import NewVectors
 from kb.text.timestamps import utc_timestamp
@@ -170,7 +170,7 @@ class PostgresQueue:
             elif missing is None and one.encoding is not None:
                 new[one.chunk_id] = self._vectors(one, one.encoding, stamp, dimension)
             elif missing and missing & one.want:
-                parts = packed_parts(one.encoding or Encoding(), self._token_format)
+                parts = pack_parts(one.encoding or Encoding(), self._token_format)
                 embeddings.fill(session, model_id, one.chunk_id, stamp, *parts, one.error)
                 filled += one.error is None
         embeddings.put(session, model_id, list(new.values()))
@@ -179,7 +179,7 @@ class PostgresQueue:
     def _vectors(self, one: Outcome, encoding: Encoding, stamp: str, dimension: int) -> NewVectors:
         given = array("f") if encoding.dense is None else encoding.dense
         dense = cosine.to_bytes(cosine.unit_vector(given, dimension))
-        weights, tokens = packed_parts(encoding, self._token_format)
+        weights, tokens = pack_parts(encoding, self._token_format)
         return NewVectors(one.chunk_id, stamp, dense, weights, tokens, one.error)
 
     def listening(self, on_work: Callable[[], None]) -> AbstractContextManager[None]:

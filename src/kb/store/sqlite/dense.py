@@ -135,15 +135,15 @@ class DenseIndex:
                     return made
                 break
         owner = _owner(connection, model)
-        sidecar = matrix_file.read(self._database.path, owner)
-        if sidecar is not None and _precedes(connection, sidecar.mark, mark):
-            earlier = matrix.of_sidecar(model, sidecar)
-            if sidecar.is_outdated:  # without the vectors, the file is a quarter as long
+        stored = matrix_file.read(self._database.path, owner)
+        if stored is not None and _precedes(connection, stored.mark, mark):
+            earlier = matrix.from_stored(model, stored)
+            if stored.is_outdated:  # without the vectors, the file is a quarter as long
                 earlier = self._save(earlier, model, owner)
             if made := matrix.update(connection, earlier, model, mark):
                 return made
         made = matrix.build(connection, model, mark)
-        is_old = sidecar is not None and sidecar.mark.change > mark.change
+        is_old = stored is not None and stored.mark.change > mark.change
         return made if is_old else self._save(made, model, owner)
 
     def build(self, connection: apsw.Connection, model: StoredModel) -> None:
@@ -152,11 +152,11 @@ class DenseIndex:
         from kb.store.sqlite import matrix
 
         current = self.current(connection, model)
-        if self._database.read_only or not matrix.can_be_listed(current):
+        if self._database.read_only or not matrix.needs_lists(current):
             return
         with pause_deadline():
-            listed = matrix.build(connection, model, embeddings.mark(connection), listed=True)
-            self._save(listed, model, _owner(connection, model))
+            built = matrix.build(connection, model, embeddings.mark(connection), with_lists=True)
+            self._save(built, model, _owner(connection, model))
         self.forget()
 
     def _save(self, made: Matrix, model: StoredModel, owner: matrix_file.Owner) -> Matrix:
@@ -166,11 +166,11 @@ class DenseIndex:
         path = self._database.path
         if len(made.ids) < _MIN_FILE_ROWS or self._database.read_only:
             return made
-        if not matrix_file.write(path, owner, made.content()):
+        if not matrix_file.write(path, owner, made.to_stored()):
             return made
-        sidecar = matrix_file.read(path, owner)
-        same = sidecar is not None and sidecar.mark == made.mark
-        return matrix.of_sidecar(model, sidecar) if sidecar and same else made
+        stored = matrix_file.read(path, owner)
+        same = stored is not None and stored.mark == made.mark
+        return matrix.from_stored(model, stored) if stored and same else made
 
     # --- derived indexes --------------------------------------------------------------------------
 
@@ -180,19 +180,19 @@ class DenseIndex:
 
         made = matrix.build(connection, model, embeddings.mark(connection))
         self.forget()
-        return matrix_file.write(self._database.path, _owner(connection, model), made.content())
+        return matrix_file.write(self._database.path, _owner(connection, model), made.to_stored())
 
     def file_fault(self, connection: apsw.Connection, model: StoredModel) -> str | None:
         """How the file differs from the store; None if it does not."""
         from kb.store.sqlite import matrix
 
-        sidecar = matrix_file.read(self._database.path, _owner(connection, model))
+        stored = matrix_file.read(self._database.path, _owner(connection, model))
         mark = embeddings.mark(connection)
-        if sidecar is None:
+        if stored is None:
             return "it is damaged, or belongs to another store or model"
-        if not _precedes(connection, sidecar.mark, mark):
+        if not _precedes(connection, stored.mark, mark):
             return "it is out of date"
-        earlier = matrix.of_sidecar(model, sidecar)
+        earlier = matrix.from_stored(model, stored)
         made = matrix.update(connection, earlier, model, mark)
         if made is None:  # the next search rebuilds it
             return None
@@ -252,9 +252,9 @@ def _rescore(
         return cosine.rescore(vectors, query, limit)
     import numpy as np
 
-    from kb.index.rescoring import rescored
+    from kb.index.rescoring import rescore
     from kb.store.sqlite import matrix
 
     ids = np.array(list(vectors), np.int64)
-    rows = matrix.stacked(list(vectors.values()), len(query))
-    return rescored(ids, rows, np.frombuffer(query, np.float32), limit)
+    rows = matrix.stack(list(vectors.values()), len(query))
+    return rescore(ids, rows, np.frombuffer(query, np.float32), limit)

@@ -15,11 +15,11 @@ from kb.index import cosine, sparse_weights, token_codes
 from kb.store.model_rows import (
     ATTEMPTS,
     Due,
-    counted,
     mismatch,
     passage,
     read_marks,
     status_of,
+    with_counts,
 )
 from kb.store.sqlite import column_checks
 from kb.store.sqlite import filters as where
@@ -112,7 +112,7 @@ def models_within(connection: apsw.Connection, filters: Filters) -> list[StoredM
         f"WHERE {condition} AND {_EXPIRED} IS NOT TRUE"
     )
     return [
-        counted(each, connection.execute(sql, (each.model_id, *params)).fetchone())
+        with_counts(each, connection.execute(sql, (each.model_id, *params)).fetchone())
         for each in models(connection)
     ]
 

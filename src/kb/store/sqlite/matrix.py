@@ -4,8 +4,8 @@ A matrix belongs to one state of the store. The matrix of a later state is deriv
 rows are marked as dead, and their new vectors are kept in a second, small matrix. When the second
 matrix grows too large, all vectors are read again, and written to a file for other processes.
 
-Of many vectors, a matrix has only the codes. The floats of the few rows that may be among the
-nearest are read from the store, in the transaction of the search.
+A large matrix has only the codes of its vectors (see `int8_codes`). The floats of the few rows that
+may be among the nearest are read from the store, in the transaction of the search.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kb import deadline
 from kb.errors import StoreUnusable
 from kb.index import cosine, int8_codes, vector_lists
 from kb.index.int8_codes import Candidates
-from kb.index.rescoring import rescored
+from kb.index.rescoring import rescore
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.embeddings import Mark
-from kb.store.sqlite.matrix_file import Sidecar
+from kb.store.sqlite.matrix_file import StoredMatrix
 from kb.types import ScoredChunk, StoredModel, Vector
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     Rows = NDArray[np.float32]
 
 _BATCH = 4096  # rows read at a time
-_SCANNED = 65_536  # rows between two checks of the deadline: about 10 ms
-_GATHERED = 8  # if at most one row in this many is allowed, only those are multiplied
+_ROWS_PER_CHECK = 65_536  # rows between two checks of the deadline: about 10 ms
+_ALLOWED_SHARE = 8  # if at most one row in this many is allowed, only allowed rows are multiplied
 _FEW = 1000  # so few changed rows never cause a full read
 _SHARE = 16  # nor does one changed row in this many
 _CACHE_BYTES = 16 << 20  # of vectors that recent searches have read
@@ -64,9 +64,9 @@ class Matrix:
     def drift(self) -> int:
         return len(self.dead) + len(self.new_ids)
 
-    def content(self) -> Sidecar:
-        """The content of the file; only for a matrix without changed rows."""
-        return Sidecar(self.mark, self.ids, self.rows, self.codes)
+    def to_stored(self) -> StoredMatrix:
+        """What to write to the file; only for a matrix without changed rows."""
+        return StoredMatrix(self.mark, self.ids, self.rows, self.codes)
 
     @cached_property
     def code_places(self) -> Ids | None:
@@ -78,23 +78,25 @@ class Matrix:
 # --- building -------------------------------------------------------------------------------------
 
 
-def of_sidecar(model: StoredModel, sidecar: Sidecar) -> Matrix:
+def from_stored(model: StoredModel, stored: StoredMatrix) -> Matrix:
+    """The matrix that was read from the file."""
     import numpy as np
 
     none, no_rows = np.empty(0, np.int64), np.empty((0, model.dimension), np.float32)
-    mark, ids, rows, codes, _ = sidecar
+    mark, ids, rows, codes, _ = stored
     return Matrix(model.model_id, mark, ids, rows, none, none, no_rows, codes)
 
 
 def build(
-    connection: apsw.Connection, model: StoredModel, mark: Mark, *, listed: bool = False
+    connection: apsw.Connection, model: StoredModel, mark: Mark, *, with_lists: bool = False
 ) -> Matrix:
-    """Read every vector from the store. With `listed`, very many vectors are divided into lists."""
+    """Read every vector from the store. With `with_lists`, a very large matrix is divided into
+    lists."""
     ids, rows = read_all(connection, model)
     if len(ids) < int8_codes.MIN_ROWS or not int8_codes.is_available():
-        return of_sidecar(model, Sidecar(mark, ids, rows))
-    lists = vector_lists.build(rows) if listed and len(ids) >= vector_lists.MIN_ROWS else None
-    return of_sidecar(model, Sidecar(mark, ids, None, int8_codes.encode(rows, lists)))
+        return from_stored(model, StoredMatrix(mark, ids, rows))
+    lists = vector_lists.build(rows) if with_lists and len(ids) >= vector_lists.MIN_ROWS else None
+    return from_stored(model, StoredMatrix(mark, ids, None, int8_codes.encode(rows, lists)))
 
 
 def read_all(connection: apsw.Connection, model: StoredModel) -> tuple[Ids, Rows]:
@@ -111,13 +113,13 @@ def read_all(connection: apsw.Connection, model: StoredModel) -> tuple[Ids, Rows
             ids = np.resize(ids, end)
             rows = np.resize(rows, (end, model.dimension))
         ids[start:end] = [chunk_id for chunk_id, _ in batch]
-        rows[start:end] = _unpacked([dense for _, dense in batch], model.dimension)
+        rows[start:end] = _to_rows([dense for _, dense in batch], model.dimension)
         start = end
     return ids[:start], rows[:start]
 
 
-def can_be_listed(matrix: Matrix) -> bool:
-    """Whether the matrix has enough vectors for lists, and none yet."""
+def needs_lists(matrix: Matrix) -> bool:
+    """Whether the matrix has enough vectors to be divided into lists, and is not divided yet."""
     codes = matrix.codes
     return codes is not None and codes.lists is None and len(matrix.ids) >= vector_lists.MIN_ROWS
 
@@ -138,7 +140,7 @@ def update(
     kept = ~np.isin(earlier.new_ids, moved, assume_unique=True)
     now = embeddings.dense_vectors(connection, model.model_id, changed)
     ids = np.concatenate([earlier.new_ids[kept], np.array(list(now), np.int64)])
-    rows = np.concatenate([earlier.new_rows[kept], stacked(list(now.values()), model.dimension)])
+    rows = np.concatenate([earlier.new_rows[kept], stack(list(now.values()), model.dimension)])
     order = np.argsort(ids)
     dead = np.union1d(earlier.dead, _places(earlier.ids, moved))
     return Matrix(
@@ -155,7 +157,8 @@ def update(
 
 
 def agrees(matrix: Matrix, ids: Ids, rows: Rows) -> bool:
-    """Whether these are the vectors of the matrix, bit for bit, or its codes fit them."""
+    """Whether the matrix has exactly these vectors. Where it has only codes, whether these
+    fit the vectors within their error bounds."""
     import numpy as np
 
     live = np.setdiff1d(np.arange(len(matrix.ids)), matrix.dead, assume_unique=True)
@@ -173,7 +176,7 @@ def agrees(matrix: Matrix, ids: Ids, rows: Rows) -> bool:
     return int8_codes.has_bounds(matrix.codes, by_place[: len(live)], at)
 
 
-def _unpacked(blobs: Sequence[bytes], dimension: int) -> Rows:
+def _to_rows(blobs: Sequence[bytes], dimension: int) -> Rows:
     import numpy as np
 
     if any(len(blob) != 4 * dimension for blob in blobs):
@@ -181,7 +184,7 @@ def _unpacked(blobs: Sequence[bytes], dimension: int) -> Rows:
     return np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dimension)
 
 
-def stacked(vectors: Sequence[Vector[float]], dimension: int) -> Rows:
+def stack(vectors: Sequence[Vector[float]], dimension: int) -> Rows:
     import numpy as np
 
     joined = array("f")
@@ -203,9 +206,9 @@ def nearest(
     limit: int,
     exact: bool = False,
 ) -> list[ScoredChunk]:
-    """The best rows among the `allowed` chunks (None: all) that are not `hidden`. Unless `exact` or
-    filtered, those of the nearest lists, if there are lists. `connection` sees the state of the
-    matrix."""
+    """The best rows among the `allowed` chunks (None: all), without those in `hidden`. If the
+    matrix has lists, only the nearest ones are searched, unless `exact` is set or the chunks are
+    filtered. `connection` must see the state that the matrix belongs to."""
     import numpy as np
 
     query_row = np.frombuffer(query, np.float32)
@@ -220,28 +223,28 @@ def nearest(
     new = _by_floats(matrix.new_ids, matrix.new_rows, query_row, none, allowed, out, limit)
     ids = np.concatenate([matrix.ids[places], matrix.new_ids[new.places]])
     rows = np.concatenate([rows, new.rows])
-    chosen = _close(_products(rows, query_row), limit, len(query_row))
-    return rescored(ids[chosen], rows[chosen], query_row, limit)
+    chosen = _may_be_best(_products(rows, query_row), limit, len(query_row))
+    return rescore(ids[chosen], rows[chosen], query_row, limit)
 
 
 def _by_floats(
     ids: Ids, rows: Rows, query_row: Rows, dead: Ids, allowed: Ids | None, hidden: Ids, limit: int
 ) -> Candidates:
-    """The rows that may be among the best, by their floats."""
+    """The rows that may be among the best. Compares floats."""
     import numpy as np
 
-    out = _out(ids, dead, hidden)
+    out = _places_to_skip(ids, dead, hidden)
     if allowed is not None:
         places = _allowed_places(ids, allowed, out)
         cosines = (
             _products(rows[places], query_row)
-            if len(places) * _GATHERED <= len(ids)
+            if len(places) * _ALLOWED_SHARE <= len(ids)
             else _products(rows, query_row)[places]
         )
     else:
         places, cosines = np.arange(len(ids)), _products(rows, query_row)
         cosines[out] = -2
-    places = places[_close(cosines, limit, len(query_row))]
+    places = places[_may_be_best(cosines, limit, len(query_row))]
     return Candidates(places, rows[places])
 
 
@@ -255,16 +258,16 @@ def _by_codes(
     *,
     exact: bool,
 ) -> Candidates:
-    """The rows that may be among the best, by their codes."""
+    """The rows that may be among the best. Compares codes, and reads few floats."""
     import numpy as np
 
     assert matrix.codes is not None
-    out, among, excluded = _out(matrix.ids, matrix.dead, hidden), None, None
+    out, among, excluded = _places_to_skip(matrix.ids, matrix.dead, hidden), None, None
     places = None if allowed is None else _allowed_places(matrix.ids, allowed, out)
-    if places is not None and len(places) * _GATHERED <= len(matrix.ids):
+    if places is not None and len(places) * _ALLOWED_SHARE <= len(matrix.ids):
         among = places if matrix.code_places is None else matrix.code_places[places]
     else:
-        excluded = _excluded(len(matrix.ids), out, places)
+        excluded = _exclusion_mask(len(matrix.ids), out, places)
 
     def read(places: Ids) -> Candidates:
         deadline.check()
@@ -273,7 +276,7 @@ def _by_codes(
         if len(stored) < len(ids):  # the file is damaged
             places = places[[one in stored for one in ids]]
         vectors = [stored[one] for one in ids if one in stored]
-        return Candidates(places, _unpacked(vectors, len(query_row)))
+        return Candidates(places, _to_rows(vectors, len(query_row)))
 
     if (among is not None and not len(among)) or not len(matrix.ids):
         return Candidates(np.empty(0, np.int64), np.empty((0, len(query_row)), np.float32))
@@ -291,8 +294,8 @@ def _by_codes(
 def _read_vectors(
     connection: apsw.Connection, matrix: Matrix, ids: Sequence[int]
 ) -> dict[int, bytes]:
-    """The vectors of these chunks, as they are stored. Searches read some of them again and
-    again."""
+    """The vectors of these chunks, as they are stored. They are cached, because searches often
+    read the same ones."""
     recent = matrix.recent
     stored = {one: vector for one in ids if (vector := recent.get(one)) is not None}
     if missing := [one for one in ids if one not in stored]:
@@ -304,7 +307,7 @@ def _read_vectors(
     return stored
 
 
-def _out(ids: Ids, dead: Ids, hidden: Ids) -> Ids:
+def _places_to_skip(ids: Ids, dead: Ids, hidden: Ids) -> Ids:
     """The places of dead and hidden rows."""
     import numpy as np
 
@@ -321,15 +324,15 @@ def _allowed_places(ids: Ids, allowed: Ids, out: Ids) -> Ids:
     return places[np.isin(places, out, assume_unique=True, invert=True)]
 
 
-def _close(cosines: Rows, limit: int, dimension: int) -> NDArray[np.intp]:
-    """Which of these cosines may be among the best."""
+def _may_be_best(cosines: Rows, limit: int, dimension: int) -> NDArray[np.intp]:
+    """The positions of the cosines that may be among the best, with a margin for rounding."""
     import numpy as np
 
     return np.flatnonzero(cosines >= _last(cosines, limit) - cosine.slack(dimension))
 
 
-def _excluded(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:
-    """Which rows are excluded: those in `out`, and all but `places` if it is given."""
+def _exclusion_mask(count: int, out: Ids, places: Ids | None) -> NDArray[np.bool_] | None:
+    """A mask of the rows to exclude: those in `out`, and all but `places` if it is given."""
     import numpy as np
 
     if places is None and not len(out):
@@ -347,9 +350,9 @@ def _products(rows: Rows, query_row: Rows) -> Rows:
     import numpy as np
 
     products: Rows = np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), _SCANNED):
+    for start in range(0, len(rows), _ROWS_PER_CHECK):
         deadline.check()
-        block = slice(start, start + _SCANNED)
+        block = slice(start, start + _ROWS_PER_CHECK)
         np.einsum("ij,j->i", rows[block], query_row, out=products[block])
     return products
 
@@ -362,8 +365,8 @@ def _places(ids: Ids, wanted: Ids) -> Ids:
         return ids[:0]
     places: Ids = np.searchsorted(ids, wanted)
     places[places == len(ids)] = 0
-    there: Ids = places[ids[places] == wanted]
-    return there
+    matches: Ids = places[ids[places] == wanted]
+    return matches
 
 
 def _last(cosines: Rows, limit: int) -> float:

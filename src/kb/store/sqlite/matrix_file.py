@@ -1,7 +1,7 @@
-"""The matrix of vectors in a file beside the store (see `array_file`).
+"""Reads and writes the file with the matrix of vectors, beside the store (see `array_file`).
 
-Of many vectors, the file has only the codes: a search reads the floats of the few vectors that may
-be among the nearest from the store, which has them anyway.
+For a large matrix, the file has only the codes of the vectors: a search reads the floats of the few
+vectors that may be among the nearest from the store.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 _KIND = "vectors"
 
 
-class Sidecar(NamedTuple):
-    """The content of the file: the codes of the vectors, or the vectors if there are few."""
+class StoredMatrix(NamedTuple):
+    """A matrix as it is in the file: with `codes` if it is large, with `rows` if it is small.
+    `mark` is the state of the store that it belongs to."""
 
     mark: Mark
     ids: NDArray[np.int64]  # ascending
     rows: NDArray[np.float32] | None
     codes: Codes | None = None
-    is_outdated: bool = False  # written by an earlier version, with codes and vectors
+    is_outdated: bool = False  # an earlier version wrote the file, with both codes and rows
 
 
 class Owner(NamedTuple):
@@ -47,10 +48,10 @@ def path_of(store: Path) -> Path:
     return store.with_name(f"{store.name}-{_KIND}")
 
 
-def read(store: Path, owner: Owner) -> Sidecar | None:
-    """The content of the file, if it is complete and belongs to this owner."""
+def read(store: Path, owner: Owner) -> StoredMatrix | None:
+    """The matrix in the file; None if the file is incomplete or belongs to another owner."""
 
-    def parse(content: Content) -> Sidecar | None:
+    def parse(content: Content) -> StoredMatrix | None:
         if content.about["owner"] != list(owner):
             return None
         mark = Mark(*array_file.check_numbers(content.about["mark"], len(Mark._fields)))
@@ -58,10 +59,10 @@ def read(store: Path, owner: Owner) -> Sidecar | None:
         array_file.check_ascending(ids)
         shape = (len(ids), owner.dimension)
         if content.about["bounds"] is None:
-            return Sidecar(mark, ids, array_file.check_array(content, "rows", "f4", *shape))
+            return StoredMatrix(mark, ids, array_file.check_array(content, "rows", "f4", *shape))
         if not int8_codes.is_available():
             return None
-        return Sidecar(mark, ids, None, _codes(content, *shape), "rows" in content.arrays)
+        return StoredMatrix(mark, ids, None, _codes(content, *shape), "rows" in content.arrays)
 
     return array_file.read(path_of(store), _KIND, parse)
 
@@ -92,15 +93,15 @@ def _lists(content: Content, count: int, dimension: int) -> Lists:
     )
 
 
-def write(store: Path, owner: Owner, sidecar: Sidecar) -> bool:
+def write(store: Path, owner: Owner, matrix: StoredMatrix) -> bool:
     """Write the file atomically. Returns False if that is not possible."""
-    codes, bounds = sidecar.codes, None
-    arrays: dict[str, NDArray[Any]] = {"ids": sidecar.ids}
-    if sidecar.rows is not None:
-        arrays["rows"] = sidecar.rows
+    codes, bounds = matrix.codes, None
+    arrays: dict[str, NDArray[Any]] = {"ids": matrix.ids}
+    if matrix.rows is not None:
+        arrays["rows"] = matrix.rows
     if codes is not None:
         arrays |= {"center": codes.center, "codes": codes.codes, "scales": codes.scales}
         bounds = (codes.error, codes.length)
         arrays |= {} if codes.lists is None else codes.lists._asdict()
-    about = {"owner": owner, "mark": sidecar.mark, "bounds": bounds}
+    about = {"owner": owner, "mark": matrix.mark, "bounds": bounds}
     return array_file.write(path_of(store), _KIND, Content(about, arrays), like=store)

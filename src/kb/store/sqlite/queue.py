@@ -19,7 +19,7 @@ import apsw
 from kb import processes
 from kb.errors import NotFound
 from kb.index import cosine
-from kb.store.model_rows import ATTEMPTS, Due, due_at, packed_parts
+from kb.store.model_rows import ATTEMPTS, Due, due_at, pack_parts
 from kb.store.sqlite import embeddings
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
@@ -212,7 +212,7 @@ def _put(
 ) -> None:  # fmt: skip
     given = array("f") if encoding.dense is None else encoding.dense
     dense = cosine.to_bytes(cosine.unit_vector(given, dimension))
-    weights, tokens = packed_parts(encoding, token_format)
+    weights, tokens = pack_parts(encoding, token_format)
     embeddings.put(
         connection, model_id, one.chunk_id, stamp, dense, weights, tokens, error=one.error
     )
@@ -222,7 +222,7 @@ def _fill(
     connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
 ) -> None:
     """Add missing parts and keep existing ones. An incomplete attempt is counted."""
-    weights, tokens = packed_parts(one.encoding or Encoding(), token_format)
+    weights, tokens = pack_parts(one.encoding or Encoding(), token_format)
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
         "embedded_at = ?3, error = ?4, attempts = iif(?4 IS NULL, 0, attempts + 1) "

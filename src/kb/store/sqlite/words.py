@@ -249,7 +249,7 @@ def _live(layer: Layer, gone: NDArray[np.bool_] | None) -> Postings:
 
 
 def _is_built_from(connection: apsw.Connection, postings: Postings) -> bool:
-    """Whether the postings are those of the chunks as the store has them."""
+    """Whether the postings equal those built from the current text of their chunks."""
     import numpy as np
 
     made = _build(_rows(connection, postings.ids.tolist())).arrays()

@@ -83,7 +83,8 @@ def _pad(value: str, digits: int) -> str:
 
 
 def _elapsed_time(value: str, units: list[int]) -> str:
-    """A number of days as hours, minutes and seconds, of which the first is not limited."""
+    """Format a number of days in these units, such as hours, minutes and seconds. The first unit
+    has no upper limit: 30 hours are `30:00`."""
     number = _decimal(value)
     if number is None or number < 0:
         return value
