@@ -73,8 +73,8 @@ def read_pairs(
 ) -> list[Collection]:
     """A collection for each source in files of pairs: `{"query", "positive", "source"}`. A passage
     is made of one text, or of up to `most_joined`. Sources with too few texts or without a
-    suitable license are left out. Pairs that kb-mini has not learned come first: their questions
-    are asked."""
+    suitable license are left out. Pairs that kb-mini was not trained on come first, so
+    that the questions are taken from these."""
     by_source: dict[str, list[tuple[str, str]]] = {}
     for path in paths:
         for line in read_lines(path):

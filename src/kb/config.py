@@ -178,7 +178,7 @@ class ModelsConfig:
     endpoint_passage_prefix: str = _key("", "text to put before each passage")
     endpoint_batch: int = _key(32, "maximum number of texts in one request to the endpoint")
     endpoint_timeout_s: float = _key(
-        60.0, "total time limit for a request to the endpoint; for a query, at most 10"
+        60.0, "total time limit for a request to the endpoint; for a query, at most 10 s"
     )
     endpoint_retries: int = _key(
         4,

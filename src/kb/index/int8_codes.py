@@ -139,7 +139,7 @@ def candidates(
         near[excluded[_row_numbers(codes.lists, parts)]] = -np.inf
 
     def at(places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of these products among the codes."""
+        """The places among the codes of the rows at these positions of `near`."""
         return _in_parts(parts, places) if among is None else among[places]
 
     def floats(places: NDArray[np.int64]) -> Candidates:

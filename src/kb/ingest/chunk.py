@@ -279,8 +279,8 @@ def _spans(units: Sequence[_Unit], named: Span) -> tuple[Span, ...]:
 
 
 def _place(units: Sequence[_Unit]) -> str | None:
-    """The place of the first unit below a heading, or the range from there to the last unit. An
-    anchor or a line of a file has no range, nor has a place that contains the last one."""
+    """The range from the place of the first unit that is not a heading to that of the last unit.
+    Only the first place if it is an anchor, a line of a file, or contains the last one."""
     places = [unit.span.place for unit in units if not unit.boundary and unit.span.place]
     if not places:
         return next((unit.span.place for unit in units if unit.span.place), None)

@@ -61,5 +61,6 @@ class Overview:
 
 
 def _ids(documents: Sequence[Document]) -> tuple[int, ...]:
-    """The documents as a part of a key: without a write, filters and expiry can change them."""
+    """The documents, as a part of the cache key: filters and expiry change which documents there
+    are, without a write to the store."""
     return tuple(document.doc_id for document in documents)

@@ -169,7 +169,7 @@ def linear_weights(weights: Weights) -> dict[str, LinearWeights]:
         name = _plain_name(f"{module}.weight").removesuffix(".weight")
         stem = node.inputs[1].removesuffix("_quantized")
         if arrays[f"{stem}_zero_point"].any():
-            raise KeyError(f"{name} without zero points")
+            raise KeyError(f"{name} has zero points other than 0")
         linears[name] = LinearWeights(
             arrays[node.inputs[1]],
             arrays[f"{stem}_scale"],

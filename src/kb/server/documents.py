@@ -328,9 +328,9 @@ def reserve_document(
     kb: KnowledgeBase, uri: str, memory: RequestMemory, *, text_copies: int = 0, least: int = 0
 ) -> None:
     """Reserve the memory that reading a document takes, with `text_copies` of its text, and at
-    least `least` bytes. All at once, because a request that already holds memory does not wait for
-    more. A `uri` that is not a plain citation reserves only `least`: the read itself reports it, or
-    finds a document by a part of its path."""
+    least `least` bytes. Everything is reserved at once, because a request that already holds memory
+    does not wait for more. If `uri` is not a plain citation, only `least` bytes are reserved: the
+    read will report an error, or find the document by a part of its path."""
     try:
         document = kb.document(parse_uri(uri).path)
     except (NotFound, InvalidCitation):
