@@ -193,8 +193,8 @@ def draw_sources(
     collection: Collection, others: Sequence[Collection], chance: random.Random
 ) -> tuple[Collection, Sequence[Collection]]:
     """Draw the collection that supplies the store's other passages, and return it with collections
-    whose questions the store cannot answer. If both cannot be in the language of `collection`, the
-    questions are."""
+    whose questions the store cannot answer. If only one of the two can be in the language of
+    `collection`, it is the questions."""
     other = chance.choice(in_language_of(collection, others))
     asking = in_language_of(collection, _unrelated(others, [other]))
     if not asking or language(asking[0]) != language(collection):
@@ -350,7 +350,7 @@ def report(
     knot: float = 1.0,
     penalty: float = PENALTY,
 ) -> None:
-    """Print the figures of each collection, from a fit to all others."""
+    """Print the figures of each collection, computed with a fit to all other collections."""
     rows = []
     for collection in sorted({each.collection for each in observations}):
         held = [each for each in observations if each.collection == collection]

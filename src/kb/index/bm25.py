@@ -88,7 +88,8 @@ class WordRanking:
         return np.concatenate([np.empty(0, np.int64), *(part.postings.ids for part in self.parts)])
 
     def over(self, postings: Sequence[TermPostings]) -> WordRanking:
-        """The same ranking, which looks terms up in `postings`, one for each part."""
+        """A copy of this ranking that looks terms up in `postings`, which has an element for each
+        part."""
         pairs = zip(postings, self.parts, strict=True)
         other = copy(self)
         other.parts = [Part(each, part.gone) for each, part in pairs]
@@ -323,7 +324,8 @@ def _may_contain(part: Part, phrase: Phrase) -> NDArray[np.unsignedinteger[Any]]
 
 
 def _in_every(groups: Sequence[Sequence[PhrasePostings]], chunks: int) -> Ids:
-    """The chunks that are in one of the postings of every group. The smallest group is first."""
+    """The chunks that occur in every group, in at least one of its postings. Starts with the
+    smallest group."""
     import numpy as np
 
     ordered = sorted(groups, key=lambda group: sum(len(one.places) for one in group))

@@ -189,7 +189,7 @@ def _near(
 
 
 def _in_parts(parts: Sequence[slice], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places among all codes of places among the codes of these parts."""
+    """Convert places within these parts of the codes to places among all codes."""
     import numpy as np
 
     starts = np.array([part.start for part in parts])

@@ -240,7 +240,7 @@ def _merge(
 
 
 def _smallest(most: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """The smallest type of unsigned integers up to `most`."""
+    """The smallest unsigned integer type that can hold `most`."""
     import numpy as np
 
     kinds = (np.uint8, np.uint16) if most < 1 << 16 else (np.uint32,)

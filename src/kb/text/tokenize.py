@@ -60,7 +60,7 @@ def stems_of(text: str) -> list[str]:
 
 
 def stems_in(text: str, wanted: Set[str]) -> set[str]:
-    """The stems of `wanted` that words of `text` have."""
+    """The stems in `wanted` that occur in `text`."""
     return {word_stem for *_, word_stem in _select(fold(text), wanted)}
 
 
@@ -142,7 +142,8 @@ def _select(folded: str, wanted: Set[str]) -> list[Token]:
 
 @lru_cache(maxsize=64)
 def _beginnings(wanted: frozenset[str]) -> tuple[str, ...]:
-    """What words with these stems begin with, after a space. None begins with another."""
+    """A space and the prefix of words, for each of these stems. Prefixes that begin with another
+    one are left out."""
     kept: list[str] = []
     for each in sorted({one[:-1] or one for one in wanted if one}):
         if not (kept and each.startswith(kept[-1])):

@@ -107,8 +107,9 @@ def unescape(text: str) -> str:
 
 
 def write_rows(out: Extract, sheet: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Write the rows of a sheet, each given as the name of its first cell and its line. A block is
-    so short that the cell at its beginning is near the words of a passage."""
+    """Write the rows of a sheet, each given as the name of its first cell and its line. The rows
+    are written in short blocks, so that a citation, which names the first cell of a block, is close
+    to the cited words."""
     lines: list[str] = []
     chars = 0
     for cell, line in rows:

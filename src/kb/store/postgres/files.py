@@ -45,9 +45,9 @@ def roots(session: Session, filters: Filters | None = None) -> list[Root]:
 
 
 def ensure_root(session: Session, path: str, *, whole: bool, detached: bool = False) -> Root:
-    """Return the root at `path`, and create it if needed. A whole root stays whole. A detached root
-    is attached and gets the new `whole`, unless the caller wants it `detached`; its documents stay
-    detached until an ingest finds their files."""
+    """Return the root at `path`, and create it if needed. A root that is marked as `whole` stays
+    so. A detached root is attached and gets the new `whole`, unless the caller wants it `detached`;
+    its documents stay detached until an ingest finds their files."""
     known = {root.path: root for root in roots(session)}
     if (root := known.get(path)) is None:
         name = free_name(path, {root.name for root in known.values()})

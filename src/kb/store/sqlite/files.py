@@ -58,8 +58,9 @@ def _used_roots(
 def ensure_root(
     connection: apsw.Connection, path: str, *, whole: bool, detached: bool = False
 ) -> Root:
-    """Return the root at `path`, and create it if needed. A whole root stays whole. A detached root
-    is attached and gets the new `whole`, unless the caller wants it `detached`."""
+    """Return the root at `path`, and create it if needed. A root that is marked as `whole` stays
+    so. A detached root is attached and gets the new `whole`, unless the caller wants it
+    `detached`."""
     known = {root.path: root for root in roots(connection)}
     if (root := known.get(path)) is None:
         from kb.store.root_names import free_name  # a search needs no names

@@ -154,8 +154,8 @@ def match_substrings(
     limit: int,
 ) -> TextMatches:
     """Chunks that contain any of the terms as substrings, those with the most terms first. Scans
-    every text; for a single term, only until there are enough chunks. While a query is typed, its
-    first word is a part of a word at almost every key."""
+    every text; for a single term, only until there are enough chunks, because nearly every
+    keystroke in the first word of a query searches for a fragment of a word."""
     within = _within(connection, filters, now)
     narrow, params = _may_contain(terms)
     counted = substring_terms(terms)
