@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Missing:
-    """The default of a field that has none."""
+    """Marks a field without a default."""
 
     def __repr__(self) -> str:
         return "MISSING"
