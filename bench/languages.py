@@ -53,7 +53,8 @@ def main() -> int:
 
 
 def collections(paths: Sequence[Path], languages: Sequence[str]) -> Iterator[tuple[str, Pairs]]:
-    """The pairs of each source and language that has enough held-out queries, these first."""
+    """The pairs of each source and language that has enough held-out queries. Held-out pairs come
+    first."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for path in paths:
         for row in lines(path):

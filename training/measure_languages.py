@@ -26,7 +26,7 @@ from training import data
 from training.data import held_out_pair
 from training.heldout import ndcg
 from training.model import Encoder
-from training.multilingual import MEASURED_ONLY, Reader, counted, lines, log
+from training.multilingual import MEASURED_ONLY, Reader, is_content, lines, log
 from training.packed import Packed
 from training.prepare import DEVICE
 from training.shipped import encoder_of, load_encoder
@@ -135,7 +135,7 @@ class Measure:
                 vector, passage, asked, tokens = encoder(ids, (ids != 0).long())
             numbers = torch.from_numpy(part).to(DEVICE)
             dense[numbers] = vector.float()
-            counts = counted(encoder, ids, prefix)
+            counts = is_content(encoder, ids, prefix)
             weight = ((asked if query else passage).squeeze(-1).float() * counts).unsqueeze(-1)
             terms = pack.terms_at(ids, at)
             each = (weight * (terms > 0)).flatten()

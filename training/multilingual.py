@@ -171,7 +171,7 @@ def run(encoder: Encoder, words: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, T
     return encoder.outputs(hidden, ids, mask)
 
 
-def counted(encoder: Encoder, ids: Tensor, prefix: int) -> Tensor:
+def is_content(encoder: Encoder, ids: Tensor, prefix: int) -> Tensor:
     """The tokens that have weights and vectors: words of the text, not of the prefix."""
     counts = (encoder.idf[ids] > 0) & (ids != 0)
     if prefix:
@@ -207,7 +207,7 @@ class Lessons:
         """How far the outputs for English texts are from the teacher's."""
         dense, passage, query, tokens = self.student(ids)
         goals = [x.float() for x in self.taught(ids)]
-        counts = counted(self.teacher, ids, prefix).float()
+        counts = is_content(self.teacher, ids, prefix).float()
         total = counts.sum().clamp(min=1)
         far = 1 - (dense.float() * goals[0]).sum(-1).mean()
         apart = 1 - F.cosine_similarity(tokens.float(), goals[3], dim=-1)
@@ -233,8 +233,8 @@ class Lessons:
         loss = 20 * (1 - (dense * goal).sum(-1).mean()) + 0.3 * F.cross_entropy(scores, gold)
         theirs = F.normalize(self.taught(english)[3].float(), dim=-1)
         mine = F.normalize(tokens[:some, prefix:].float(), dim=-1)
-        own = counted(self.student.encoder, ids[:some], 0)
-        other = counted(self.teacher, english, 0)
+        own = is_content(self.student.encoder, ids[:some], 0)
+        other = is_content(self.teacher, english, 0)
         same, gold = same[:some, :some], gold[:some]
         there = 20 * alike(mine, own, theirs, other).masked_fill(same, -1)
         back = 20 * alike(theirs, other, mine, own).masked_fill(same, -1)
@@ -252,7 +252,7 @@ class Lessons:
         encoded = []
         for ids, term, query in zip(sides, terms, (True, False), strict=True):
             dense, passage, asked, tokens = self.student(ids)
-            counts = counted(self.student.encoder, ids, len(self.prefix) if query else 0)
+            counts = is_content(self.student.encoder, ids, len(self.prefix) if query else 0)
             weights = (asked if query else passage).squeeze(-1).float() * counts
             place = torch.searchsorted(used, term).flatten(1)
             each = (weights.unsqueeze(-1) * (term > 0)).flatten(1)
