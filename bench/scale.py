@@ -47,8 +47,8 @@ class Figure(NamedTuple):
 
 
 def vectors(count: int, seed: int = 1) -> Floats:
-    """Normalized vectors in topics of themes, whose directions have the falling spectrum of a
-    model's vectors."""
+    """Normalized vectors in clusters (topics) of clusters (themes). Like the vectors of a model,
+    they vary more in some directions than in others."""
     import numpy as np
 
     chance, fixed = np.random.default_rng(seed), np.random.default_rng(99)

@@ -154,9 +154,9 @@ class RenameIndex:
 def _possible(
     moves: dict[_Place, MissingDocument], owners: dict[_Place, int], missing: set[int]
 ) -> dict[_Place, MissingDocument]:
-    """The moves to places that are free, or whose document moves away. A document whose path has a
-    file does not move to a new place unless another one takes its path: a file that was copied, and
-    then edited, stays where it is."""
+    """The moves to paths that are free, or that become free because their document moves too. A
+    document whose path still has a file stays there, unless another document moves to that path:
+    it may be a file that was copied, and then edited."""
     while True:
         leaving = {each.doc_id for each in moves.values()}
         kept = {
