@@ -68,8 +68,8 @@ class Store(Protocol):
         ...
 
     def degraded(self) -> tuple[Degraded, ...]:
-        """The problems of the state that reads of this thread see, inside a snapshot: on a
-        standby, it may be too old."""
+        """The problems of the state that the snapshot of this thread shows: on a standby, the state
+        may be too old."""
         ...
 
     def close(self) -> None:
