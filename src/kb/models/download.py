@@ -68,8 +68,9 @@ class Downloads:
         part.replace(target)
 
     def _retry(self, attempt: Callable[[], bool], size: Callable[[], int], url: str) -> None:
-        """Call `attempt` until it returns True. Attempts that make progress do not count as failures. An
-        attempt that ran out of time has made progress only if it received a whole part."""
+        """Call `attempt` until it returns True. Attempts that make progress do not count as
+        failures. An attempt that ran out of time has made progress only if it received a whole
+        part."""
         failed = 0
         while True:
             before, enough = size(), 1

@@ -39,8 +39,7 @@ class Catalog(Protocol):
 
     def ensure_root(self, path: str, *, whole: bool) -> Root:
         """Return the root at `path`, and create it if needed. `whole` marks a root whose folder is
-        ingested completely, rather than for single files; a root that
-        is marked stays so."""
+        ingested completely, rather than for single files; a root that is marked stays so."""
         ...
 
     def attach_root(self, root_id: int, path: str) -> None:
