@@ -91,7 +91,7 @@ def test_r1_5_a_failure_is_logged_and_the_chunk_stays_searchable(
         report = kb.embed()
     (record,) = (one for one in caplog.records if one.name == "kb.embed")
     assert record.levelno == logging.WARNING
-    assert record.getMessage().startswith("chunk 2 is left with a dense vector only: weightless ")
+    assert record.getMessage().startswith("chunk 2 has only a dense vector: weightless ")
     assert (report.embedded, report.failed, report.left, report.lacking) == (2, 0, 0, 1)
     assert kb.search_vector("poison in the water")[0].chunk_id == 2
     (model,) = kb._store.vectors.models()
@@ -227,7 +227,7 @@ def test_r10_3_a_failure_is_marked_for_retry(
     kb.add("poison")
     with caplog.at_level(logging.WARNING, "kb.embed"):
         kb.embed()
-    assert "chunk 1 is left with a dense vector only" in caplog.text
+    assert "chunk 1 has only a dense vector" in caplog.text
     (failure,) = kb.jobs().failures
     assert (failure.chunk_id, failure.searchable, failure.given_up) == (1, True, False)
     worker = {"retry": False, "stop": lambda: False, "on_progress": lambda _: None}
