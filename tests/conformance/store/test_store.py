@@ -48,6 +48,15 @@ def test_location_and_path_identify_the_store(stores: Stores) -> None:
     assert one.path.is_absolute()
 
 
+def test_a_store_keeps_its_id(stores: Stores) -> None:
+    one, same, other = stores.open(), stores.open(), stores.open("other")
+    put(one, "a", "text")
+    put(other, "a", "text")
+    first = one.store_id()
+    put(same, "b", "text")
+    assert first == same.store_id() != other.store_id()
+
+
 def test_a_read_only_store_can_be_read(stores: Stores) -> None:
     put(stores.open(), "a", "text")
     reader = stores.open(read_only=True)
