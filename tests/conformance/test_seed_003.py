@@ -145,6 +145,7 @@ class TestFiltersInEveryTier:
             ("数据库 concatenation", "any", "any"),
             ("数据库 concatenation", "all", "all"),
             ("catenatio", "any", "substring"),
+            ("catenatio oncatena", "any", "substring"),
         ],
     )
     def test_the_best_that_match(
