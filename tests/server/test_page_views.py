@@ -121,7 +121,7 @@ VIEWS: dict[str, Callable[[Page, str], None]] = {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [400, 1280, 2560])
 def test_axe_finds_no_violation(boat: Running, open_page: Open, scheme: str, width: int) -> None:
     violations = []
     for name, show in VIEWS.items():
