@@ -28,6 +28,7 @@ from kb.types import KINDS, SCOPES, TRUSTS
 
 if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
+    from kb.types import Document
 
 
 @click.command("add", cls=Command)
@@ -63,16 +64,21 @@ def add_command(
             document = kb.add(
                 _note_text(text), tags=split_commas(tags), on_warning=output.warn, **options
             )
-        if invocation.json:
-            from kb import wire
+        _finish(kb, invocation, document, no_embed=no_embed)
 
-            output.write_json(wire.document(document))
-        else:
-            output.write(document.doc_path)
-        if not no_embed:
-            from kb.cli.embed import embed_new
 
-            embed_new(kb, invocation, document.doc_path)
+def _finish(kb: KnowledgeBase, invocation: Invocation, note: Document, *, no_embed: bool) -> None:
+    """Print a note that was written, and embed it."""
+    if invocation.json:
+        from kb import wire
+
+        output.write_json(wire.document(note))
+    else:
+        output.write(note.doc_path)
+    if not no_embed:
+        from kb.cli.embed import embed_new
+
+        embed_new(kb, invocation, note.doc_path)
 
 
 @click.command("edit", cls=Command)
@@ -135,16 +141,7 @@ def edit_command(
                     output.note(f"{document.doc_path} is unchanged")
                     return 0
                 edited = kb.edit(document.doc_path, changed, **changes)
-        if invocation.json:
-            from kb import wire
-
-            output.write_json(wire.document(edited))
-        else:
-            output.write(edited.doc_path)
-        if not no_embed:
-            from kb.cli.embed import embed_new
-
-            embed_new(kb, invocation, edited.doc_path)
+        _finish(kb, invocation, edited, no_embed=no_embed)
     return 0
 
 
