@@ -77,11 +77,18 @@ def test_errors_name_the_next_step(place: Path, run: Run) -> None:
 
 
 def test_the_setting_names_another_file(
-    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KB_SERVE_TOKENS", str(place / "mine.json"))
-    assert run("token", "add", "ci").status == 0
-    assert (place / "mine.json").exists()
+    with KnowledgeBase(place / ".kb") as kb:
+        assert not open_tokens(kb).is_required
+        assert [each.getMessage() for each in caplog.records] == [
+            f"there is no file {place / 'mine.json'}, so no token of it is required"
+        ]
+        assert run("token", "add", "ci").status == 0
+        assert (place / "mine.json").exists()
+        assert open_tokens(kb).is_required
+        assert len(caplog.records) == 1
 
 
 def test_the_tokens_of_a_store_that_was_moved_apply(place: Path, run: Run) -> None:
