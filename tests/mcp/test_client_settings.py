@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kb.cli import mcp as command
+from kb.cli.run import run as run_kb
 from kb.errors import ConfigError
 from kb.mcp import client_settings
-from kb.cli.run import run as run_kb
 from kb.mcp.client_settings import BACKUP_SUFFIX, CLIENTS, entry_for, install, remove
 
 

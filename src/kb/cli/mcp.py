@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from kb.cli import output
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
 from kb.errors import InvalidRequest, MissingExtra
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # The keys of `kb.mcp.client_settings.CLIENTS`, without loading it; a test compares them.
 _CLIENTS = ("claude-code", "claude-desktop", "cursor", "gemini", "vscode", "zed")
@@ -113,11 +108,10 @@ def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
     import os
     import shutil
     import sys
-    from pathlib import Path
 
     from kb.locations import store_url
     from kb.mcp import client_settings
-    from kb.store import local_path
+    from kb.store import has_password, local_path
 
     client = client_settings.CLIENTS[name]
     if remove:
@@ -127,25 +121,18 @@ def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
         return
     url = store_url(invocation.store)
     store = url if url.startswith("postgresql:") else str(local_path(url).absolute())
-    if url.startswith("postgresql:"):
-        _check_no_password(url, client.path(Path.home()))
+    if has_password(url):
+        raise InvalidRequest(
+            f"the URL of the store contains a password, which kb does not write to the settings of "
+            f"{client.title}",
+            "keep it in ~/.pgpass, and leave it out of the URL",
+        )
     command = shutil.which(sys.argv[0]) or shutil.which("kb") or sys.argv[0]
     entry = client_settings.entry_for(client, os.path.abspath(command), store)
     path, is_changed = client_settings.install(client, entry)
     done = "added kb to" if is_changed else "kb is already in"
     output.write(f"{done} {output.escape(str(path))}")
     output.note(f"restart {client.title}; to undo: kb mcp install {name} --remove")
-
-
-def _check_no_password(url: str, path: Path) -> None:
-    """Raise `InvalidRequest` if a password would be written to the settings of another program."""
-    from kb.store.postgres.location import parse_all
-
-    if any(each.secrets for each in parse_all(url)):
-        raise InvalidRequest(
-            f"the URL of the store contains a password, which kb does not write to {path}",
-            "keep it in ~/.pgpass, and leave it out of the URL",
-        )
 
 
 def _write_url(host: str, port: int) -> None:

@@ -193,14 +193,12 @@ def _fill(
     has characters that could mean something there: others may have named the file."""
     import re
 
-    if any("{file}" in part and re.search(r"\s", part) for part in command):
-        if not re.fullmatch(r"[\w @%+=:,./-]*", file):
-            raise ConfigError(
-                f"the path {file!r} could be read as a command",
-                "in your settings, make {file} an argument of its own: "
-                "sh -c 'vim \"$1\"' sh {file}",
-            )
-
+    is_inside = any("{file}" in part and re.search(r"\s", part) for part in command)
+    if is_inside and not re.fullmatch(r"[\w @%+=:,./-]*", file.replace(os.sep, "/")):
+        raise ConfigError(
+            f"the path {file!r} could be read as a command",
+            "in your settings, make {file} an argument of its own: sh -c 'vim \"$1\"' sh {file}",
+        )
     values = {
         "file": file,
         "line": "" if line is None else str(line),

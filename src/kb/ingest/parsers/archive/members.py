@@ -15,9 +15,9 @@ from dataclasses import replace
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.parse import HEAD_BYTES, Parsers
+from kb.ingest.parsed_document import all_warnings
 from kb.ingest.parser_support.extract import Extract
 from kb.ingest.parser_support.zip_archive import TOTAL_BYTES, Archive
-from kb.ingest.parsed_document import all_warnings
 from kb.ingest.secret_files import HEAD_BYTES as SECRET_BYTES
 from kb.ingest.secret_files import secret_reason
 from kb.ports import Parsed, Source
