@@ -102,6 +102,14 @@ def test_further_questions(run: Run, written: Endpoint) -> None:
     assert len(written.requests[1]["messages"]) == 4
 
 
+def test_an_empty_answer_is_an_error(run: Run, written: Endpoint) -> None:
+    """The documents may answer the question."""
+    written.say()
+    result = run("ask", "what is a retry storm")
+    assert (result.status, result.out) == (2, "")
+    assert "is empty" in result.err
+
+
 def test_a_failure_is_an_error(run: Run, written: Endpoint) -> None:
     written.status = 500
     result = run("ask", "what is a retry storm")

@@ -147,6 +147,19 @@ def test_an_editor_that_writes_another_encoding(
     assert kept.read_bytes() == b"\0 is no text"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_an_editor_that_leaves_a_named_pipe(
+    here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    """Reading it would wait for ever."""
+    run("add", "Shackles are in locker 4")
+    editor("import os; path.unlink(); os.mkfifo(path)")
+    edited = run("edit", "note:27")
+    assert (edited.status, edited.out) == (2, "")
+    assert "not a regular file" in edited.err
+    assert run("get", "note:27").out == "Shackles are in locker 4\n"
+
+
 def test_an_edit_that_fails_keeps_the_text(
     here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
 ) -> None:

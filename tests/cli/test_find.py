@@ -142,6 +142,12 @@ def test_text_that_is_pasted_is_drawn_once(
     assert window.drawn == 1
 
 
+def test_a_terminal_that_is_not_known() -> None:
+    with terminal("find", TERM="no-such-terminal") as shown:
+        shown.wait_for("'no-such-terminal' is not known here")
+        assert shown.process.wait(PATIENCE_S) == 2
+
+
 # --- on a terminal --------------------------------------------------------------------------------
 
 

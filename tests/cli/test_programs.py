@@ -37,6 +37,20 @@ def test_editors(editor: str, expected: list[str]) -> None:
     assert programs.editor_command(FILE, 7, "", {"EDITOR": editor}) == expected
 
 
+@posix
+@pytest.mark.parametrize("name", ["$(touch x)", "a;b", "a`b", 'a"b', "a'b", "a\nb", "a|b", "a\\b"])
+def test_a_path_cannot_become_a_command(name: str) -> None:
+    """The editor is the user's choice, but the names of files may not be."""
+    for setting in ("sh -c 'vim +{line} {file}'", "tmux new-window \"vim '{file}'\""):
+        with pytest.raises(ConfigError, match="could be read as a command"):
+            programs.editor_command(f"/lib/{name}.md", 7, setting, {})
+    command = programs.editor_command(FILE, 7, "sh -c 'vim +{line} \"{file}\"'", {})
+    assert command == ["sh", "-c", f'vim +7 "{FILE}"']
+    path = f"/lib/{name}.md"
+    setting = "sh -c 'vim \"$1\"' sh {file}"
+    assert programs.editor_command(path, 7, setting, {}) == ["sh", "-c", 'vim "$1"', "sh", path]
+
+
 def test_which_editor() -> None:
     environment = {"VISUAL": "vim", "EDITOR": "nano"}
     assert programs.editor_command(FILE, None, "", environment) == ["vim", FILE]

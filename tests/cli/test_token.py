@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb import KnowledgeBase
+from kb.errors import ConfigError
 from kb.server.lifecycle import open_tokens
 from kb.types import Identity, Limits
 from tests.cli.conftest import Run
@@ -76,11 +77,18 @@ def test_errors_name_the_next_step(place: Path, run: Run) -> None:
 
 
 def test_the_setting_names_another_file(
-    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KB_SERVE_TOKENS", str(place / "mine.json"))
-    assert run("token", "add", "ci").status == 0
-    assert (place / "mine.json").exists()
+    with KnowledgeBase(place / ".kb") as kb:
+        assert not open_tokens(kb).is_required
+        assert [each.getMessage() for each in caplog.records] == [
+            f"there is no file {place / 'mine.json'}, so no token of it is required"
+        ]
+        assert run("token", "add", "ci").status == 0
+        assert (place / "mine.json").exists()
+        assert open_tokens(kb).is_required
+        assert len(caplog.records) == 1
 
 
 def test_the_tokens_of_a_store_that_was_moved_apply(place: Path, run: Run) -> None:
@@ -97,6 +105,54 @@ def test_the_tokens_of_a_store_that_was_moved_apply(place: Path, run: Run) -> No
         assert tokens.identify(token) is not None
     run("--store", str(moved), "token", "revoke", "ci")
     assert tokens.identify(token) is None
+
+
+def test_the_tokens_of_a_moved_store_apply_if_another_store_took_its_place(
+    place: Path, run: Run
+) -> None:
+    """Otherwise its server would need no token; nor does the new store lose its protection."""
+    run("init")
+    token = run("token", "add", "ci").lines[0]
+    moved = (place / ".kb").rename(place / "moved")
+    (place / ".kb").mkdir()
+    run("init")
+    with KnowledgeBase(moved) as kb:
+        assert open_tokens(kb).identify(token) is not None
+    with KnowledgeBase(place / ".kb") as kb:
+        assert open_tokens(kb).is_required
+    run("token", "rotate", "ci")
+    with KnowledgeBase(moved) as kb:
+        assert open_tokens(kb).identify(token) is not None
+    run("--store", str(moved), "token", "revoke", "ci")
+    with KnowledgeBase(place / ".kb") as kb:
+        assert open_tokens(kb).is_required
+
+
+def test_a_store_that_took_the_place_of_another_leaves_it_its_tokens(place: Path, run: Run) -> None:
+    run("init")
+    token = run("token", "add", "ci").lines[0]
+    moved = (place / ".kb").rename(place / "moved")
+    (place / ".kb").mkdir()
+    run("init")
+    with KnowledgeBase(place / ".kb") as kb:  # the first to use the file
+        assert open_tokens(kb).is_required
+    run("token", "revoke", "ci")
+    with KnowledgeBase(moved) as kb:
+        assert open_tokens(kb).identify(token) is not None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_damaged_tokens_of_a_store_that_was_moved_are_an_error(
+    place: Path, run: Run, content: str
+) -> None:
+    """Nobody can tell whose they are: a server without tokens would let everybody in."""
+    run("init")
+    run("token", "add", "ci")
+    (file,) = (place / "config" / "kb" / "tokens").glob("*.json")
+    file.write_text(content)
+    moved = (place / ".kb").rename(place / "moved")
+    with KnowledgeBase(moved) as kb, pytest.raises(ConfigError, match=file.name):
+        open_tokens(kb)
 
 
 def test_tokens_that_are_older_than_the_store_move_with_it(place: Path, run: Run) -> None:
@@ -127,3 +183,15 @@ def test_tokens_apply_whichever_hosts_the_url_names(
     with KnowledgeBase(postgres.url(schema="tokens2")) as kb:
         kb.create()
         assert not open_tokens(kb).is_required
+
+
+def test_tokens_apply_in_whichever_order_the_shards_are_given(
+    place: Path, run: Run, postgres: Server
+) -> None:
+    del place
+    urls = [postgres.url(schema=f"tokens_{n}", shard=f"{n}/2") for n in (1, 2)]
+    for url in urls:
+        assert run("--store", url, "init").status == 0
+    token = run("--store", " ".join(urls), "token", "add", "ci").lines[0]
+    with KnowledgeBase(" ".join(reversed(urls))) as kb:
+        assert open_tokens(kb).identify(token) is not None

@@ -263,6 +263,13 @@ def test_front_matter_and_nothing_else(run: Library) -> None:
     assert skipped(run) == "no text"
 
 
+def test_a_mailbox_of_which_nothing_may_be_read(run: Library) -> None:
+    """The reason is not that it has no text."""
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + f"{'MIIEowIBAAKCAQEA' * 4}\n" * 24
+    run.put("bad.mbox", f"From a@b Thu Jan  1 00:00:00 2026\nSubject: x\n\n{key}")
+    assert skipped(run).startswith("no text; message 1 is not read: it holds a private key")
+
+
 def test_time_before_1970(run: Library) -> None:
     run.put("bad.md")
     os.utime(run.folder / "bad.md", ns=(0, -(10**9) * 86_400))

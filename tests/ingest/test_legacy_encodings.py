@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import zipfile
+
 import pytest
 
 from kb.ingest.decode import decode
@@ -11,6 +15,7 @@ from kb.ingest.legacy_encodings import (
     is_utf8,
     legacy_encoding,
 )
+from kb.ingest.parse import Parsers
 from kb.ingest.parsed_document import parse_and_chunk
 from kb.ingest.parsers.text import TextParser
 from kb.ports import Source
@@ -47,6 +52,17 @@ def test_encodings(text: str, codec: str, name: str) -> None:
         assert encoding_note(data) == f"not UTF-8: read as {name}"
 
 
+def test_a_text_after_much_ascii() -> None:
+    data = b"x = 1  # count\n" * 9000 + JAPANESE.encode("shift_jis")
+    assert encoding_note(data) == "not UTF-8: read as Shift-JIS"
+
+
+@pytest.mark.parametrize("text", ["LETTERS = 'äöüÄÖÜß'", "'àáâãäå', 'èéêë'", "Crème brûlée à gogo"])
+def test_letters_of_western_languages(text: str) -> None:
+    data = f"{'x = 1  # count' * 900}\n{text}\n".encode("cp1252")
+    assert encoding_note(data) == "not UTF-8: read as Windows-1252"
+
+
 @pytest.mark.parametrize("text", [JAPANESE, CHINESE, KOREAN, WESTERN, "ASCII"])
 def test_utf_8_has_no_note(text: str) -> None:
     assert is_utf8(text.encode() * 50_000)
@@ -61,6 +77,10 @@ def test_utf_8_has_no_note(text: str) -> None:
         (WESTERN * 20).encode() + b"\xe9",
         "Привет, как дела? Всё хорошо.\n".encode("cp1251"),
         b"a\0b\xe9",
+        b"x = 1  # count\n" * 900 + "# Сколько строк в файле, и где они\n".encode("cp1251"),
+        b"x = 1  # count\n" * 9000 + "# Сколько строк в файле, и где они\n".encode("koi8-r"),
+        b"x = 1  # count\n" * 900 + "# Πόσες γραμμές έχει το αρχείο\n".encode("cp1253"),
+        b"x = 1  # count\n" * 900 + "# כמה שורות יש בקובץ הזה\n".encode("cp1255"),
     ],
 )
 def test_bytes_of_no_known_encoding(data: bytes) -> None:
@@ -87,6 +107,45 @@ def test_the_note_is_a_warning_of_the_document() -> None:
     document = parse_and_chunk(TextParser(), source, 1800)
     assert document.warnings == ("not UTF-8: read as Windows-1252",)
     assert [chunk.text for chunk in document.chunks] == [WESTERN.strip()]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\nGrüße\n"),
+        ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nGrüße\n"),
+        ("a.1", ".TH A 1\n.SH NAME\nGrüße\n"),
+        ("a.canvas", '{"nodes": [{"type": "text", "text": "Grüße"}]}'),
+        ("a.ipynb", '{"cells": [{"cell_type": "markdown", "source": "Grüße"}]}'),
+        ("a.html", "<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><DT><A HREF='x'>Grüße</A></DL>"),
+        ("conversations.json", '[{"mapping": {}, "title": "Grüße"}]'),
+        ("2026-01-31.json", '[{"type": "message", "user": "U", "text": "Grüße", "ts": "1.0"}]'),
+    ],
+)
+def test_formats_that_show_a_rendering_have_the_note_too(name: str, text: str) -> None:
+    """Also in archives, and compressed."""
+    data = text.encode("cp1252")
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("plain.txt", "Grüße aus Köln".encode("cp1252"))
+        archive.writestr(name, data)
+    note = "not UTF-8: read as Windows-1252"
+    assert warnings(name, data) == (note,)
+    assert warnings("a.zip", zipped.getvalue()) == tuple(
+        f"{each}: {note}" for each in sorted((name, "plain.txt"))
+    )
+    assert warnings("plain.txt.gz", gzip.compress("Grüße aus Köln".encode("cp1252"))) == (note,)
+    assert warnings(name, text.encode()) == ()
+
+
+def warnings(name: str, data: bytes) -> tuple[str, ...]:
+    parsers = Parsers(1800)
+    source = Source(name, data)
+    parser = parsers.detect(source)
+    assert parser is not None
+    document = parse_and_chunk(parser, source, 1800)
+    assert "Grüße" in "".join(chunk.text for chunk in document.chunks)
+    return document.warnings
 
 
 @pytest.mark.parametrize("text", [JAPANESE, CHINESE, KOREAN, WESTERN * 3])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kb.cli import mcp as command
+from kb.cli.run import run as run_kb
 from kb.errors import ConfigError
 from kb.mcp import client_settings
 from kb.mcp.client_settings import BACKUP_SUFFIX, CLIENTS, entry_for, install, remove
@@ -127,3 +128,22 @@ def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(ConfigError, match="not a regular file"):
         install(client, entry_for(client, "kb", "s"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:sEcret@db/team",
+        "postgresql://ada@db/team?password=sEcret",
+        "postgresql://db/a?shard=1/2 postgresql://ada:sEcret@db/b?shard=2/2",
+    ],
+)
+def test_a_password_is_not_written(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run_kb(["--store", url, "mcp", "install", "cursor"]) == 2
+    assert "~/.pgpass" in capsys.readouterr().err
+    assert not CLIENTS["cursor"].path(tmp_path).exists()
+    assert run_kb(["--store", "postgresql://ada@db/team", "mcp", "install", "cursor"]) == 0
+    assert CLIENTS["cursor"].path(tmp_path).exists()

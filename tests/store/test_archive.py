@@ -500,6 +500,23 @@ def test_an_imported_document_is_replaced_by_a_later_one_with_passages(
     assert fresh.document("lib/a.md").expires_at is None
 
 
+def test_a_path_in_another_normal_form_is_refused(
+    filled: KnowledgeBase, fresh: KnowledgeBase
+) -> None:
+    """Its citation would open the document whose path is the same in NFC."""
+    records = [json.loads(line) for line in exported(filled).splitlines()]
+    record = next(one for one in records if one.get("root_id") and "doc_path" in one)
+    folder = record["doc_path"].partition("/")[0]
+    for path in ("cafe\u0301.md", "caf\u00e9.md"):
+        record |= {"path": path, "doc_path": f"{folder}/{path}", "os_path": None}
+        lines = io.BytesIO("\n".join(map(json.dumps, records)).encode())
+        if path == "caf\u00e9.md":
+            fresh.import_(lines)
+        else:
+            with pytest.raises(BrokenImport, match="'path' cannot be"):
+                fresh.import_(lines)
+
+
 def test_a_note_under_another_number_is_refused(kb: KnowledgeBase, fresh: KnowledgeBase) -> None:
     kb.add("a note")
     for merge in (False, True):

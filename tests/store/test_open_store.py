@@ -22,6 +22,13 @@ def test_a_path_and_its_url_open_the_same_store(tmp_path: Path, prefix: str) -> 
     store.close()
 
 
+def test_a_path_may_begin_with_two_slashes(tmp_path: Path) -> None:
+    for url in (f"/{tmp_path}/kb.sqlite", f"sqlite:///{tmp_path}/kb.sqlite"):
+        with KnowledgeBase(url) as kb:
+            kb.add("text")
+            assert kb.documents()
+
+
 def test_urls_are_decoded(tmp_path: Path) -> None:
     assert local_path(f"sqlite://{tmp_path}/my%20store.sqlite") == tmp_path / "my store.sqlite"
 

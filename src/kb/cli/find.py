@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -53,6 +54,13 @@ def find_command(invocation: Invocation, *, query: tuple[str, ...]) -> None:
         raise ConfigError(
             "kb find needs curses, which this Python does not have",
             "install it with: pip install windows-curses; or use kb search",
+        ) from error
+    try:
+        curses.setupterm()
+    except curses.error as error:
+        name = os.environ.get("TERM", "")
+        raise ConfigError(
+            f"the terminal {name!r} is not known here", "try: TERM=xterm kb find"
         ) from error
     with invocation.open() as kb:
         state = FindState(types=sorted(kb.status()["by_type"]))

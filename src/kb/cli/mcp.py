@@ -7,7 +7,7 @@ import click
 from kb.cli import output
 from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options, option
-from kb.errors import MissingExtra
+from kb.errors import InvalidRequest, MissingExtra
 
 # The keys of `kb.mcp.client_settings.CLIENTS`, without loading it; a test compares them.
 _CLIENTS = ("claude-code", "claude-desktop", "cursor", "gemini", "vscode", "zed")
@@ -111,7 +111,7 @@ def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
 
     from kb.locations import store_url
     from kb.mcp import client_settings
-    from kb.store import local_path
+    from kb.store import has_password, local_path
 
     client = client_settings.CLIENTS[name]
     if remove:
@@ -121,6 +121,12 @@ def _install(invocation: Invocation, name: str, *, remove: bool) -> None:
         return
     url = store_url(invocation.store)
     store = url if url.startswith("postgresql:") else str(local_path(url).absolute())
+    if has_password(url):
+        raise InvalidRequest(
+            f"the URL of the store contains a password, which kb does not write to the settings of "
+            f"{client.title}",
+            "keep it in ~/.pgpass, and leave it out of the URL",
+        )
     command = shutil.which(sys.argv[0]) or shutil.which("kb") or sys.argv[0]
     entry = client_settings.entry_for(client, os.path.abspath(command), store)
     path, is_changed = client_settings.install(client, entry)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Document
 
+_MAX_BYTES = 64 << 20  # of a note in the editor; a note has at most 10 million characters
+
 
 @click.command("add", cls=Command)
 @click.argument("text", type=utf8_text, nargs=-1, required=True)
@@ -161,15 +163,32 @@ def _edited_text(kb: KnowledgeBase, text: str) -> Iterator[str | None]:
         command = editor_command(name, None, kb.config.open.editor, os.environ)
         if status := run_editor(command):
             raise ConfigError(f"{command[0]} ended with status {status}", "nothing was stored")
-        after = _decode(file.read_bytes())
+        after = _decode(_read(file))
         yield None if after.rstrip("\n") == text.rstrip("\n") else after
     except KbError:
-        if file.read_bytes() != text.encode("utf-8"):
+        if _contains(file, text):
+            file.unlink()
+        else:
             output.note(f"your text is kept in {output.escape(name)}")
-            raise
-        file.unlink()
         raise
     file.unlink()
+
+
+def _read(file: Path) -> bytes:
+    """The file that the editor left. Does not wait for a named pipe."""
+    from kb.regular_files import read_file
+
+    try:
+        return read_file(file, _MAX_BYTES, links="follow")
+    except OSError as error:
+        raise InvalidRequest(f"{file}: {error.strerror}", "nothing was stored") from error
+
+
+def _contains(file: Path, text: str) -> bool:
+    try:
+        return _read(file) == text.encode("utf-8")
+    except InvalidRequest:
+        return False
 
 
 def _note_text(words: tuple[str, ...]) -> str:

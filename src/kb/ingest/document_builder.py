@@ -72,7 +72,7 @@ def build_document(
     name = os.path.basename(entry.path)
     chunks = iter(document.chunks)
     if not (first := list(islice(chunks, 4))):
-        raise Unsupported("no text")
+        raise Unsupported("; ".join(("no text", *document.warnings[:1])))
     text = "\n".join(chunk.text for chunk in first)
     is_checked = document.type in _EXTRACTED and not secret_allowed
     if is_checked and (reason := extracted_reason(text)):

@@ -31,6 +31,10 @@ _EAST_ASIAN = re.compile("[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff00-\uff60\
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _CP1252_UNUSED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _WESTERN_LETTERS = re.compile(r"[^\W\d_]")
+_ACCENTED = re.compile(r"[^\W\d_\x00-\x7f]")
+_ACCENTED_WORD = re.compile(rf"{_ACCENTED.pattern}{{3,}}")
+_MIN_WORDS = 3  # different ones, of another script
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _WESTERN_SIGNS = "\xa0§«°±²³µ·»–—‘’“”„…•€£©®™"
 _UTF8_LETTER = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}")
 
@@ -48,6 +52,7 @@ def legacy_encoding(data: bytes) -> Encoding | None:
         return encoding
     if b"\0" in data or _share_of_utf8(data) >= 0.9:
         return None
+    data = data[_sample_start(data) :]
     for encoding, fits in _CANDIDATES:
         text = _decode_sample(data, encoding.codec)
         if text is not None and fits(text):
@@ -101,6 +106,14 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _sample_start(data: bytes) -> int:
+    """Where a sample with bytes beyond ASCII begins: at a line, as far before the first of them as
+    half a sample."""
+    first = _BEYOND_ASCII.search(data)
+    near = 0 if first is None else max(first.start() - _SAMPLE_BYTES // 2, 0)
+    return data.rfind(b"\n", 0, near) + 1
 
 
 def _share_of_utf8(data: bytes) -> float:
@@ -189,12 +202,14 @@ def _in_big5(char: str) -> bool:
 
 def _is_western(data: bytes) -> bool:
     """Whether the text, decoded as Windows-1252, is mostly ASCII, and most other characters are
-    letters or punctuation."""
+    letters or punctuation, which are in words with ASCII letters."""
     sample = data[:_SAMPLE_BYTES]
     if _CONTROLS.search(data) or _CP1252_UNUSED.search(data):
         return False
     others = sample.translate(None, bytes(range(0x80)))
     if 3 * len(others) > len(sample):
+        return False
+    if _has_foreign_words(sample.decode("cp1252", "replace")):
         return False
     text = others.decode("cp1252", "replace")
     letters = len(_WESTERN_LETTERS.findall(text))
@@ -202,6 +217,14 @@ def _is_western(data: bytes) -> bool:
         char in "\xa0\xa7\xab\xb0\xb1\xb2\xb3\xb5\xb7\xbb–—‘’“”„…•€£©®™" for char in text
     )
     return 10 * (letters + punctuation) >= 9 * len(text)
+
+
+def _has_foreign_words(text: str) -> bool:
+    """Whether most letters beyond ASCII follow each other, as those of Cyrillic or Greek words do
+    that are decoded as Windows-1252. A list of letters is no text."""
+    words = _ACCENTED_WORD.findall(text)
+    letters = len(_ACCENTED.findall(text))
+    return len(set(words)) >= _MIN_WORDS and 2 * sum(map(len, words)) >= letters
 
 
 _ESCAPE_ENCODINGS = (

@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kb.ingest.chunk import iter_chunks
-from kb.ports import Parser, Source
+from kb.ports import Parsed, Parser, Source
 from kb.text.normalize import nfc
 from kb.types import Attributes, ChunkDraft
+
+# Formats that are files of text, of which kb shows a rendering.
+_TEXT_TYPES = frozenset({"man", "subtitles", "conversation", "canvas", "bookmarks", "notebook"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +35,27 @@ class ChunkedDocument:
 def parse_and_chunk(parser: Parser, source: Source, max_chars: int) -> ChunkedDocument:
     """Parse `source` with `parser` in this process, and split it into chunks."""
     parsed = parser.parse(source)
-    warnings = parsed.warnings
-    if parsed.text is None and (not source.data.isascii() or b"\x1b$" in source.data):
-        from kb.ingest.legacy_encodings import encoding_note
-
-        warnings += tuple(filter(None, [encoding_note(source.data)]))
     return ChunkedDocument(
         parsed.type,
         parsed.title,
         parsed.lang,
         parsed.attributes,
-        warnings,
+        all_warnings(parsed, source.data),
         map(_normalize, iter_chunks(parsed.blocks, max_chars)),
     )
+
+
+def all_warnings(parsed: Parsed, data: bytes) -> tuple[str, ...]:
+    """The warnings about a document, and one that names the encoding if it is not UTF-8. `data` is
+    what was parsed."""
+    is_text = parsed.text is None or parsed.type in _TEXT_TYPES
+    if not is_text or (data.isascii() and b"\x1b$" not in data):
+        return parsed.warnings
+    from kb.ingest.decode import wide_encoding
+    from kb.ingest.legacy_encodings import encoding_note
+
+    note = encoding_note(data) if wide_encoding(data) is None else None
+    return parsed.warnings if note is None else (*parsed.warnings, note)
 
 
 def _normalize(draft: ChunkDraft) -> ChunkDraft:

@@ -89,7 +89,8 @@ class ChatClient:
                     continue  # a comment, an event name or an empty line
                 data = data[5:].strip()
                 if data == b"[DONE]":
-                    return
+                    is_complete = True
+                    break
             text, is_last = self._text(data, "delta" if is_stream else "message")
             is_complete = is_complete or is_last
             if text:
@@ -100,6 +101,10 @@ class ChatClient:
         if not is_complete:  # a server that crashes closes the connection too
             message = f"the endpoint {self.host} closed the connection before the end of the answer"
             raise EndpointError(message, "ask again; kb ask --quote needs no endpoint")
+        if not chars:
+            raise EndpointError(
+                f"the answer from {self.host} is empty", "check ask.endpoint_model, or ask again"
+            )
 
     def _text(self, data: bytes, name: str) -> tuple[str, bool]:
         """The text in an event, empty if it has none; and whether the answer ends with it."""

@@ -59,7 +59,8 @@ class Store(Protocol):
 
     def store_id(self) -> str:
         """The random id that the store got when it was created. It does not depend on the path or
-        the URL by which the store is opened; a copy of the file has the same id."""
+        the URL by which the store is opened, nor on the order of shards; a copy of the file has
+        the same id."""
         ...
 
     def snapshot(self) -> AbstractContextManager[object]:

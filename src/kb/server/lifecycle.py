@@ -21,11 +21,14 @@ from starlette.types import ASGIApp
 from kb.config import ServeConfig
 from kb.errors import ConfigError
 from kb.library.knowledge_base import KnowledgeBase
+from kb.logs import logger
 from kb.server.api import create_app
 from kb.server.connections import protocol
 from kb.server.guard import MAX_HEADER_BYTES, AccessRules
 from kb.server.tokens import TokenRegistry, token_file_of
 from kb.shutdown import LIMIT_S, Shutdown
+
+_log = logger("kb.server")
 
 TOKEN_VARIABLE = "KB_SERVE_TOKEN"
 _MIN_TOKEN_CHARS = 16
@@ -81,6 +84,8 @@ def rules_for(
 def open_tokens(kb: KnowledgeBase) -> TokenRegistry:
     """The named tokens of the store's servers. Raises `ConfigError` if their file is unusable."""
     file = token_file_of(kb)
+    if kb.config.serve.tokens and file.stamp() is None:  # perhaps a misspelled path
+        _log.warning("there is no file %s, so no token of it is required", file.path)
     file.record_store()
     return TokenRegistry(file, time.time)
 

@@ -25,6 +25,7 @@ from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.regular_files import open_file
 from kb.server.upload_lock import name_lock
+from kb.store import open_store
 from kb.text.timestamps import utc_timestamp
 from kb.trust import exposure
 from kb.types import RIGHTS, SCOPES, Identity, Limits
@@ -66,22 +67,48 @@ def token_file_of(kb: KnowledgeBase) -> TokenFile:
     if not kb.exists():
         return TokenFile(path)
     store = {"id": kb._store.store_id(), "path": os.path.realpath(kb.path)}
-    if not TokenFile(path).read():
-        others = (each for each in sorted(path.parent.glob("*.json")) if _belongs(each, store))
-        path = next(others, path)
-    return TokenFile(path, store)
+    damaged: list[Path] = []
+    own = [each for each in _files_beside(path) if _belongs(each, store, damaged)]
+    own = [each for each in own if TokenFile(each).read()] or own or [path]
+    if damaged and not TokenFile(own[0]).read():  # perhaps the tokens of this store
+        raise _unusable(damaged[0], "it is damaged")
+    return TokenFile(own[0], store)
 
 
-def _belongs(path: Path, store: Mapping[str, str]) -> bool:
-    """Whether these are the tokens of a store that had another path or URL. A copy of a store that
-    is still at its place has tokens of its own."""
+def _files_beside(path: Path) -> list[Path]:
+    """`path`, and the files with the tokens of other stores."""
+    return [path, *sorted(each for each in path.parent.glob("*.json") if each != path)]
+
+
+def _belongs(path: Path, store: Mapping[str, str], damaged: list[Path]) -> bool:
+    """Whether these are the tokens of a store, which may have had another path or URL when they
+    were added. A copy of a store that is still at its place has tokens of its own. Adds the path
+    to `damaged` if the file cannot be read."""
     try:
         with open_file(path, links="follow") as file:
-            recorded = json.loads(file.read(_MAX_BYTES))["store"]
-        if recorded["id"] != store["id"]:
+            recorded = json.loads(file.read(_MAX_BYTES)).get("store")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, RecursionError, AttributeError):
+        damaged.append(path)
+        return False
+    if not isinstance(recorded, dict) or recorded.get("id") != store["id"]:
+        return False
+    place = str(recorded.get("path"))
+    return place == store["path"] or not _has_store(place, store)
+
+
+def _has_store(place: str, store: Mapping[str, str]) -> bool:
+    """Whether there is a copy of the store at another place: the same id, in another file."""
+    try:
+        if not os.path.exists(place) or os.path.samefile(place, store["path"]):
             return False
-        return recorded["path"] == store["path"] or not os.path.exists(recorded["path"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        opened = open_store(place, read_only=True)
+        try:
+            return opened.store_id() == store["id"]
+        finally:
+            opened.close()
+    except (KbError, OSError):
         return False
 
 
@@ -177,8 +204,11 @@ class TokenFile:
         except OSError as error:
             raise self._unusable(error.strerror or "its folder cannot be created") from error
         with name_lock(self.path.parent, self.path.name, _LOCK_S):
-            records = {each.identity.name: each for each in self.read()}
+            existing, recorded = self._read()
+            records = {each.identity.name: each for each in existing}
             yield records
+            if self._store is not None and self._is_of_another(recorded):
+                self._keep_for(recorded["id"])
             tokens = [_values(each) for each in records.values()]
             data = {"version": _VERSION, "tokens": tokens}
             if self._store is not None:
@@ -186,10 +216,32 @@ class TokenFile:
             with atomic_path(self.path, overwrite=True, mode=0o600) as part:
                 part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
-    def _unusable(self, why: str) -> ConfigError:
-        return ConfigError(
-            f"cannot use the tokens in {self.path}: {why}", "check the file, or create it again"
+    def _is_of_another(self, recorded: Any) -> bool:
+        """Whether the file records another store, which was at this store's place before."""
+        return (
+            self._store is not None
+            and isinstance(recorded, dict)
+            and isinstance(recorded.get("id"), str)
+            and recorded["id"] != self._store["id"]
         )
+
+    def _keep_for(self, store_id: str) -> None:
+        """Copy the file for the store that it records: it may have been moved, and must not lose
+        its tokens to the store that took its place."""
+        name = sha256(store_id.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        kept = self.path.with_name(f"{name}.json")
+        if not kept.exists():
+            with atomic_path(kept, mode=0o600) as part:
+                part.write_bytes(self.path.read_bytes())
+
+    def _unusable(self, why: str) -> ConfigError:
+        return _unusable(self.path, why)
+
+
+def _unusable(path: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"cannot use the tokens in {path}: {why}", "check the file, or create it again"
+    )
 
 
 def _find_record(records: Mapping[str, TokenRecord], name: str) -> TokenRecord:

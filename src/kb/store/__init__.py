@@ -14,8 +14,8 @@
 
 `open_store` opens a store by its URL. Both kinds of store share the modules here; the folder
 `migrations` of each has the numbered SQL files that create and upgrade its schema. To add a kind of
-store, add a package beside `sqlite` with the same two functions, `open_store` and `local_path`, and
-a line to `_PACKAGES`; its tests run the suite in `tests/conformance/store`.
+store, add a package beside `sqlite` with the same three functions, `open_store`, `local_path` and
+`has_password`, and a line to `_PACKAGES`; its tests run the suite in `tests/conformance/store`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PACKAGES = {  # by the scheme of the URL
     "postgresql": "kb.store.postgres",
 }
 
-__all__ = ["local_file", "local_path", "open_store"]
+__all__ = ["has_password", "local_file", "local_path", "open_store"]
 
 
 def open_store(
@@ -72,6 +72,11 @@ def local_path(url: str | os.PathLike[str]) -> Path:
     """The `Store.path` of the store at `url`, without opening it: settings are found beside it."""
     path: Path = _package(url).local_path(os.fspath(url))
     return path
+
+
+def has_password(url: str | os.PathLike[str]) -> bool:
+    """Whether the URL contains a password, which must not be written anywhere."""
+    return bool(_package(url).has_password(os.fspath(url)))
 
 
 def local_file(url: str | os.PathLike[str]) -> str:

@@ -16,6 +16,7 @@ import ntpath
 import os
 import posixpath
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -344,7 +345,8 @@ def _is_place(span: Mapping[str, Any]) -> bool:
 def _check_root(value: Mapping[str, Any], number: int) -> None:
     """Check the name and the absolute path of a root, which may come from any operating system."""
     name = value["name"]
-    if not name or "/" in name or "\0" in name or name.startswith("note:"):
+    is_nfc = unicodedata.is_normalized("NFC", name)
+    if not name or "/" in name or "\0" in name or name.startswith("note:") or not is_nfc:
         raise broken_line(number, f"'name' of a root cannot be {short_repr(name)}")
     _check_folder("path", value, number)
 
@@ -356,7 +358,10 @@ def _check_folder(name: str, value: Mapping[str, Any], number: int) -> None:
 
 
 def _check_place(value: Mapping[str, Any], number: int) -> None:
-    """Check that a document's file is inside its root, under both of its names."""
+    """Check that a document's file is inside its root, under both of its names, and that no other
+    spelling of its path leads to another document."""
+    if not unicodedata.is_normalized("NFC", value["path"]):
+        raise broken_line(number, f"'path' cannot be {short_repr(value['path'])}")
     for name in ("path", "os_path"):
         try:
             if value.get(name) is not None:

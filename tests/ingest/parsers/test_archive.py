@@ -79,6 +79,17 @@ def test_hidden_files_are_named() -> None:
         parse({".a.md": "words"})
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_file_that_a_later_one_replaces_is_named() -> None:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("a.md", "first words")
+        archive.writestr("a.md", "second words")
+    parsed = ArchiveParser(1800).parse(Source("a.zip", data.getvalue()))
+    assert "second words" in (parsed.text or "")
+    assert parsed.warnings == ("files are not read: a.md: a later file has the same name",)
+
+
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: dict[str, str | bytes] = {f"{n}.txt": f"words {n}" for n in range(5)}
     monkeypatch.setattr(members, "_MAX_MEMBERS", 2)

@@ -9,7 +9,7 @@ from kb.errors import InvalidRequest, MissingExtra
 from kb.locations import store_url
 from kb.processes import machine_name
 from kb.store import local_path, open_store
-from kb.store.postgres.location import Location
+from kb.store.postgres.location import Location, parse_all
 
 
 def test_a_password_is_not_shown() -> None:
@@ -58,6 +58,14 @@ def test_the_path_depends_on_the_server_the_database_and_the_schema_only() -> No
         "postgresql://u:1/sEcret@db/a",
         "postgresql://u:sEcret/a",
         "postgresql://u:1:sEcret/a",
+        "postgresql://db/a?schema=b,postgresql://u:sEcret@db/a?schema=c",
+        "postgresql://db/a,postgresql://u:sEcret@db/a",
+        "postgresql://db/a?shard=1/2;postgresql://u:sEcret@db/a",
+        "postgresql://db/a?schema=b u:sEcret@db/a",
+        "postgresql://db/a?partitions=4 u:sEcret@db/a",
+        "postgresql://db/a?shard=1/2 u:sEcret@db/a",
+        "postgresql://db/a?read=standby u:sEcret@db/a",
+        "postgresql://db/a?max_lag_s=1 u:sEcret@db/a",
     ],
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
@@ -65,6 +73,13 @@ def test_a_wrong_url_is_refused(url: str) -> None:
         Location.parse(url)
     assert error.value.hint
     assert "sEcret" not in str(error.value.to_dict())
+
+
+@pytest.mark.parametrize("separator", [" ", "  ", "\n", "\t"])
+def test_shards_are_separated_by_white_space(separator: str) -> None:
+    urls = ["postgresql://db/a?schema=b&shard=1/2", "postgresql://db/a?schema=c&shard=2/2"]
+    parsed = parse_all(separator.join(urls) + "\n")
+    assert [(each.schema, each.shard) for each in parsed] == [("b", (1, 2)), ("c", (2, 2))]
 
 
 @pytest.mark.parametrize(

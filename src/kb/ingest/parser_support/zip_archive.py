@@ -8,6 +8,7 @@ import posixpath
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -31,9 +32,11 @@ class Archive:
     def __init__(self, data: bytes) -> None:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
-            self._parts = {part.filename: part for part in self._zip.infolist()}
+            parts = self._zip.infolist()
         except _ZIP_ERRORS as error:
             raise Unreadable(f"not a valid zip file: {error}") from error
+        self._parts = {part.filename: part for part in parts}
+        self._names = [part.filename for part in parts]
         self._by_lower = {
             name.lower().replace("\\", "/"): part for name, part in self._parts.items()
         }
@@ -44,6 +47,10 @@ class Archive:
 
     def names(self) -> list[str]:
         return sorted(self._parts)
+
+    def replaced_names(self) -> list[str]:
+        """The names that several parts have; only the last of these parts is read."""
+        return sorted(name for name, count in Counter(self._names).items() if count > 1)
 
     def read(self, name: str) -> bytes | None:
         """Return the part, or None if no part has this name.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported, decode
+from kb.ingest.parsed_document import all_warnings
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ingest.parser_support.zip_archive import PART_BYTES
 from kb.ports import Parsed, Parser, Source
@@ -54,6 +55,7 @@ class GzipParser(FormatParser):
         if parser is None:
             raise Unsupported("unsupported format")
         parsed = parser.parse(inner)
+        parsed = replace(parsed, warnings=all_warnings(parsed, data))
         if parsed.text is not None and parsed.type not in LINE_TYPES:
             return parsed
         # Its lines are not those of the file, whose bytes are compressed.

@@ -55,6 +55,13 @@ def local_path(url: str) -> Path:
     return path_of(parse_all(url))
 
 
+def has_password(url: str) -> bool:
+    """Whether the URL contains a password."""
+    from kb.store.postgres.location import parse_all
+
+    return any(each.secrets for each in parse_all(url))
+
+
 def open_store(
     url: str,
     *,

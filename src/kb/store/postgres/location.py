@@ -34,6 +34,7 @@ _OWN = ("schema", "machine", "read", "max_lag_s", "partitions", "shard")  # not 
 _MAX_PARTITIONS, _MAX_SHARDS = 64, 64
 SCHEMA = "kb"  # unless the URL names another
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_SHORT = re.compile(r"[\w./-]{0,40}")
 _PASSWORDS = ("password", "sslpassword")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(r"(?:\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
@@ -61,6 +62,11 @@ class Location:
     @classmethod
     def parse(cls, url: str) -> Location:
         """Parse the URL of a store. Raises `InvalidRequest` if it is invalid."""
+        if url.count("postgresql://") > 1:  # it must not appear in a message, with its password
+            raise InvalidRequest(
+                "the URL of the store contains another URL",
+                "separate the URLs of shards by spaces",
+            )
         try:
             parts = urlsplit(url)
         except ValueError as error:  # the original message may contain the password
@@ -90,7 +96,7 @@ class Location:
         is_system = schema.lower().startswith("pg_") or schema.lower() == "information_schema"
         if not _NAME.fullmatch(schema) or is_system or names.count("schema") > 1:
             raise InvalidRequest(
-                f"{schema!r} is not a valid schema name",
+                f"{_shown(schema)} is not a valid schema name",
                 "use one schema name of letters, digits and underscores: ?schema=team",
             )
         database = parts.path.lstrip("/")
@@ -141,7 +147,7 @@ class Location:
 
 def parse_all(url: str) -> list[Location]:
     """Parse the URL of a store, or the URLs of its shards, which are separated by spaces."""
-    parts = url.split(" ")
+    parts = url.split()
     if not all(part.startswith("postgresql://") for part in parts):  # a space in one URL
         parts = [url]
     return [Location.parse(part) for part in parts]
@@ -157,18 +163,24 @@ def path_of(locations: Sequence[Location]) -> Path:
     return first.parent.with_name(f"shards-{digest}") / first.name
 
 
+def _shown(value: str) -> str:
+    """A value for a message. Other text after the URL, perhaps with a password, becomes a part of
+    the last value."""
+    return repr(value) if _SHORT.fullmatch(value) else "this value"
+
+
 def _standby(options: dict[str, str]) -> tuple[str, float]:
     """The values of `read` and `max_lag_s`."""
     read = options.get("read", "primary")
     if read not in ("primary", "standby"):
-        raise InvalidRequest(f"read cannot be {read!r}", "use read=primary or read=standby")
+        raise InvalidRequest(f"read cannot be {_shown(read)}", "use read=primary or read=standby")
     try:
         max_lag_s = float(options.get("max_lag_s", "10"))
     except ValueError:
         max_lag_s = -1.0
     if not 0 <= max_lag_s < inf:
         raise InvalidRequest(
-            f"max_lag_s cannot be {options['max_lag_s']!r}", "give a number of seconds"
+            f"max_lag_s cannot be {_shown(options['max_lag_s'])}", "give a number of seconds"
         )
     return read, max_lag_s
 
@@ -177,7 +189,7 @@ def _partitions(options: dict[str, str]) -> int:
     given = options.get("partitions", "1")
     if not (given.isascii() and given.isdigit() and 1 <= int(given[:4]) <= _MAX_PARTITIONS):
         raise InvalidRequest(
-            f"partitions cannot be {given!r}", f"give a number from 1 to {_MAX_PARTITIONS}"
+            f"partitions cannot be {_shown(given)}", f"give a number from 1 to {_MAX_PARTITIONS}"
         )
     return int(given)
 
@@ -189,7 +201,7 @@ def _shard(options: dict[str, str]) -> tuple[int, int] | None:
     number, count = map(int, match.groups()) if match else (1, 0)
     if number > count or count > _MAX_SHARDS:
         raise InvalidRequest(
-            f"shard cannot be {given!r}",
+            f"shard cannot be {_shown(given)}",
             f"use shard=1/2 for the first of two shards; there can be {_MAX_SHARDS}",
         )
     return number, count

@@ -75,7 +75,8 @@ class PostgresStore:
             pass
 
     def store_id(self) -> str:
-        return self._database.read(lambda session: session.state.store_id)
+        found = self._database.read(lambda session: session.state.store_id)
+        return " ".join(sorted(found.split()))  # of shards, in whichever order they are given
 
     def snapshot(self) -> AbstractContextManager[object]:
         return self._database.reading()

@@ -61,6 +61,12 @@ def local_path(url: str) -> Path:
     return Path(_file(url))
 
 
+def has_password(url: str) -> bool:
+    """Whether the URL contains a password, which a path never does."""
+    del url
+    return False
+
+
 def _file(url: str) -> str:
     """`local_path` as text, without loading `pathlib`."""
     if "://" not in url:

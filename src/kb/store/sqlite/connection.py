@@ -301,7 +301,7 @@ class Database:
         is then the cause of an error. Uses a new connection."""
         try:
             connection = apsw.Connection(
-                f"file:{_quote(self.file)}?mode=ro",
+                f"{_uri(self.file)}?mode=ro",
                 flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             )
         except apsw.Error:
@@ -344,7 +344,7 @@ class Database:
     def _open_readable(self) -> SnapshotConnection:
         """Open the file as a writer would, so that the last connection removes the log; or
         read-only; or, in a folder without write permission, as a file that nobody changes."""
-        uri = "file:" + _quote(self.file)
+        uri = _uri(self.file)
         flags = apsw.SQLITE_OPEN_READONLY
         attempts = [(uri + "?mode=ro", flags), (uri + "?immutable=1", flags)]
         if not self.read_only:
@@ -371,7 +371,7 @@ class Database:
 
         if not error_translation.lacks_space(error) or self.log_bytes() > 0:
             raise error
-        uri = f"file:{_quote(self.file)}?immutable=1"
+        uri = f"{_uri(self.file)}?immutable=1"
         connection = self._connect(uri, apsw.SQLITE_OPEN_READONLY)
         self._local.is_snapshot = True
         return connection
@@ -561,6 +561,11 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return info.st_dev, info.st_ino
+
+
+def _uri(path: str) -> str:
+    """The URI of a file. What follows two slashes would be the name of a server."""
+    return f"file:{'//' if path.startswith('//') else ''}{_quote(path)}"
 
 
 def _quote(path: str) -> str:

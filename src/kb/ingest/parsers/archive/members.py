@@ -15,6 +15,7 @@ from dataclasses import replace
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, Unsupported, decode
 from kb.ingest.parse import HEAD_BYTES, Parsers
+from kb.ingest.parsed_document import all_warnings
 from kb.ingest.parser_support.extract import Extract
 from kb.ingest.parser_support.zip_archive import TOTAL_BYTES, Archive
 from kb.ingest.secret_files import HEAD_BYTES as SECRET_BYTES
@@ -62,6 +63,9 @@ class _Reader:
 
     def read(self, data: bytes, prefix: str, depth: int) -> None:
         archive = Archive(data)
+        for name in filter(_is_file, archive.replaced_names()):
+            path = prefix + "/".join(_steps(name))
+            self._skipped.append(f"{path}: a later file has the same name")
         names = []
         for name in archive.names():
             if _is_hidden(name):
@@ -125,7 +129,7 @@ class _Reader:
             self.out.add_blocks(lines, map(_at_line, blocks) if parsed.text is None else blocks)
         self.types[parsed.type] += 1
         self.tags |= dict.fromkeys(parsed.attributes.tags)
-        self._warnings += [f"{path}: {warning}" for warning in parsed.warnings]
+        self._warnings += [f"{path}: {warning}" for warning in all_warnings(parsed, data)]
 
     def example(self) -> str:
         if self._skipped:
