@@ -17,6 +17,9 @@ TOOL_FOLDERS = frozenset(
 )
 MAIL_FOLDERS = ("cur", "new")  # those with messages, in a folder of a Maildir
 VENV_MARK = "pyvenv.cfg"
+# Zotero keeps programs and styles of its own beside its library.
+ZOTERO_LIBRARY = "zotero.sqlite"
+ZOTERO_FOLDERS = frozenset({"locate", "pipes", "styles", "translators"})
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})(?!\d)")
 _NOTION_ID = re.compile(r" [0-9a-f]{32}(?:_all)?$")
