@@ -4,7 +4,7 @@ process."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kb.ingest import file_names
 from kb.ingest.parser_support.format_parser import FormatParser
@@ -43,11 +43,12 @@ class ConversationsParser(FormatParser):
             and (_has_all(source.data, _CHATGPT) or _has_all(source.data, _CLAUDE))
         )
 
-    def parse(self, source: Source) -> Parsed:
+    def parse(self, source: Source, people: Mapping[str, str] | None = None) -> Parsed:
+        """`people` are the names of people in a Slack export, by their id."""
         if _is_slack(source.data) or _DAY.fullmatch(source.name):
             from kb.ingest.parsers.conversations.slack import parse_slack
 
-            return parse_slack(source)
+            return parse_slack(source, people or {})
         from kb.ingest.parsers.conversations.export import parse_export
 
         return parse_export(source)
