@@ -17,9 +17,17 @@ TOOL_FOLDERS = frozenset(
 )
 MAIL_FOLDERS = ("cur", "new")  # those with messages, in a folder of a Maildir
 VENV_MARK = "pyvenv.cfg"
+# Zotero keeps programs and styles of its own beside its library.
+ZOTERO_LIBRARY = "zotero.sqlite"
+ZOTERO_FOLDERS = frozenset({"locate", "pipes", "styles", "translators"})
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})(?!\d)")
 _NOTION_ID = re.compile(r" [0-9a-f]{32}(?:_all)?$")
+# The same in a path, where `_all` and suffixes follow, and the folder of an export of Notion.
+_NOTION_ID_IN_STEP = re.compile(r" [0-9a-f]{32}(?=(?:_all)?(?:\.\w{1,10})?$)")
+_NOTION_EXPORT = re.compile(
+    r"Export(?:Block)?-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-Part-\d{1,4})?(?:\.zip)?"
+)
 _SEPARATORS = re.compile(r"[-_\s]+")
 
 
@@ -94,6 +102,17 @@ def day_of(name: str) -> str | None:
     except ValueError:
         return None
     return match[1]
+
+
+def without_notion_ids(path: str) -> str:
+    """The path of a file in an export of Notion without the ids that Notion adds, which tell people
+    nothing: `Boats/Anchors.md`."""
+    steps = [
+        _NOTION_ID_IN_STEP.sub("", step)
+        for step in path.split("/")
+        if not _NOTION_EXPORT.fullmatch(step)
+    ]
+    return "/".join(steps) or path
 
 
 def title_of(name: str) -> str:

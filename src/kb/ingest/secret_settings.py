@@ -107,6 +107,13 @@ _SHELL_WORD = re.compile(rb"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"';&|#]+)")
 # In `rclone.conf`, the value of `token` is a JSON object.
 _JSON_TOKEN = re.compile(rb"\{[^\n]{0,200}\"(?:access|refresh)_token\"[ \t]*:[ \t]*\"[^\"]{8}")
 
+# Messages in exports of Slack, ChatGPT and Claude: people write, and paste, anything in them.
+_MESSAGES = (
+    (re.compile(rb'"type"\s*:\s*"message"'), re.compile(rb'"ts"\s*:\s*"\d{6,}\.\d')),
+    (re.compile(rb'"chat_messages"\s*:\s*\['), re.compile(rb'"uuid"\s*:\s*"')),
+    (re.compile(rb'"mapping"\s*:\s*\{'), re.compile(rb'"create_time"\s*:')),
+)
+
 # The tokens of services, which have distinctive prefixes.
 _TOKEN = re.compile(
     rb"(?<![A-Za-z0-9_])(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{60,}|glpat-[\w-]{20}"
@@ -140,6 +147,8 @@ def sets_secret(text: bytes) -> bool:
         return _sets_php_secret(text)
     if start.startswith(b"<"):
         return _sets_xml_secret(text)
+    if start.startswith((b"[", b"{")) and _has_messages(text):
+        return False
     has_token = _may_have_token(text) and _has_token(text)
     if b"ansible_" in text and _is_inventory_with_password(text):
         return True
@@ -294,6 +303,12 @@ def _sets_xml_secret(text: bytes) -> bool:
     if not any(_is_real(value) and _is_mixed(value) for value in values) and not _connects(plain):
         return False
     return all(len(match[1].split()) < _XML_TEXT_WORDS for match in _XML_TEXT.finditer(plain))
+
+
+def _has_messages(text: bytes) -> bool:
+    """Whether JSON holds conversations. They are texts, and every line of them looks like a
+    setting."""
+    return any(all(part.search(text) for part in parts) for parts in _MESSAGES)
 
 
 def _is_mixed(value: bytes) -> bool:

@@ -1,6 +1,7 @@
 """The walk: lists the files below a root, always in the same order.
 
-Reads folders, never files. Ignored and hidden files and tool folders are omitted silently; secrets,
+Reads folders, never files. Ignored and hidden files, tool folders and the programs of Zotero are
+omitted silently; secrets,
 links and unreadable entries are reported as skipped. A folder that cannot be read is `unseen`: the
 files recorded below it must not be treated as removed.
 
@@ -79,12 +80,14 @@ def _is_mail_folder(path: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Folder:
     """A folder of the walk: its portable path and its path on disk, both inside the root; its
-    absolute path without links; and the ignore rules that apply in it."""
+    absolute path without links; the ignore rules that apply in it; and why it is omitted whatever
+    they say, if it is."""
 
     path: str
     disk_path: str
     real: str
     rules: tuple[ignore.Rules, ...]
+    omitted: str | None = None
 
 
 @dataclass(slots=True)
@@ -158,15 +161,17 @@ class _Walker:
             return []
         path_prefix = f"{folder.path}/" if folder.path else ""
         disk_prefix = f"{folder.disk_path}/" if folder.disk_path else ""
+        has_library = file_names.ZOTERO_LIBRARY in names
         folders = []
         for entry, text in zip(entries, file_names.portable(names), strict=True):
             path = path_prefix + text
             if self.part and not self.follow_links and not self._leads_to_part(path):
                 continue
+            of_zotero = has_library and text in file_names.ZOTERO_FOLDERS
+            omitted = "a folder of Zotero itself" if of_zotero else None
+            at = _Folder(path, disk_prefix + entry.name, "", rules, omitted)
             try:
-                child = self._visit_entry(
-                    entry, _Folder(path, disk_prefix + entry.name, "", rules), folder.real
-                )
+                child = self._visit_entry(entry, at, folder.real)
             except OSError as error:
                 self._mark_unseen(path, error, link=_is_link(entry))
             else:
@@ -204,6 +209,8 @@ class _Walker:
         """Why the entry is omitted silently; None if it is not."""
         if name in file_names.TOOL_FOLDERS:
             return f"{name} is never read"
+        if is_folder and at.omitted is not None:
+            return at.omitted
         if not self.hidden and self._is_hidden(name, at, is_folder):
             return "hidden"
         if at.rules and (rules := ignore.ignoring_rules(at.rules, at.path, folder=is_folder)):

@@ -47,7 +47,7 @@ def test_files_of_many_formats() -> None:
     parsed = parse(parts)
     text = parsed.text or ""
     for path, words in (
-        ("notes/a.md", "The kedge"), ("letter.docx", "Dear harbourmaster"), (NOTION, "paint"),
+        ("notes/a.md", "The kedge"), ("letter.docx", "Dear harbourmaster"), ("Boat.md", "paint"),
         ("paper.pdf", "second page"), ("general/2024-03-09.json", "In the locker"),
         ("inner.zip/deep.txt", "deep words"),
     ):  # fmt: skip
@@ -57,10 +57,12 @@ def test_files_of_many_formats() -> None:
     assert "deeper" not in text
     assert parsed.attributes.tags == ("boat",)
     assert (parsed.type, parsed.title) == ("archive", "export")
-    warning, hidden = parsed.warnings
+    deep, keys, photo, hidden = parsed.warnings
     assert hidden == "hidden files are not read: .git/config.txt"
-    assert "keys/id_rsa: may hold secrets" in warning
-    assert "inner.zip/more.zip: archives are read to a depth of 2" in warning
+    assert keys.startswith("not read: may hold secrets")
+    assert keys.endswith("): keys/id_rsa")
+    assert photo == "not read: unsupported format: photo.raw"
+    assert deep == "not read: archives are read to a depth of 2: inner.zip/more.zip"
     check_parsed(parsed, zipped(parts))
 
 
@@ -68,6 +70,40 @@ def test_a_passage_below_a_title_is_cited_by_its_first_line() -> None:
     parsed = parse({"a.md": "---\ntitle: Anchors\n---\nThe kedge\n"})
     drafts = chunk(parsed.blocks, 1800)
     assert [draft.spans[0].place for draft in drafts] == ["a.md:4"]
+
+
+def test_paths_of_notion() -> None:
+    """Without the ids, unless two files would then have the same path."""
+    first, second = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+    export = "Export-99d4faad-5bc1-4fef-82ac-5f6c7a957b12"
+    inner = zipped({
+        f"{export}/Boats {first}.md": "list",
+        f"{export}/Boats {first}/Anchors {second}.csv": "name\nkedge\n",
+        f"{export}/Boats {first}/Anchors {second}_all.csv": "name\nbower\n",
+        f"{export}/Boats {second}.md": "other",
+        f"{export}/Boats {first}/Plan {first}.png": b"\0",
+        f"{export}/Boats {first}/Hull {first}.png": b"\0",
+    })  # fmt: skip
+    parsed = parse({f"{export}-Part-1.zip": inner})
+    headings = [line[2:] for line in (parsed.text or "").split("\n") if line.startswith("# ")]
+    assert sorted(headings) == [
+        "Boats.md", "Boats/Anchors.csv", "Boats/Anchors_all.csv",
+        f"{export}-Part-1.zip/{export}/Boats {second}.md",
+    ]  # fmt: skip
+    (warning,) = parsed.warnings
+    assert warning.startswith("not read: a picture")
+    assert warning.endswith(": Boats/Hull.png; Boats/Plan.png")
+
+
+def test_people_of_slack() -> None:
+    ada = {"id": "U1", "name": "ab", "profile": {"display_name": "", "real_name": "Ada Byron"}}
+    day = [{"type": "message", "user": "U1", "ts": "1709971200.0", "text": "for <@U2>"}]
+    users = json.dumps([ada, {"id": "U2", "name": "ben", "profile": None}, {"id": 3}, 4])
+    parsed = parse({"users.json": users, "general/2024-03-09.json": json.dumps(day)})
+    assert "**Ada Byron** 08:00:\nfor @ben" in (parsed.text or "")
+    for users in ("{", "{}", '"words"'):
+        parsed = parse({"users.json": users, "general/2024-03-09.json": json.dumps(day)})
+        assert "**U1** 08:00:\nfor @U2" in (parsed.text or "")
 
 
 def test_hidden_files_are_named() -> None:

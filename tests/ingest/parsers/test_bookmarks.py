@@ -52,5 +52,30 @@ def test_recognized_before_html() -> None:
     assert parser.name == "bookmarks"
 
 
+def test_descriptions_of_many_lines_and_links_without_a_name() -> None:
+    page = (
+        b'<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><p><DT><A HREF="http://a.example/">Knots</A>'
+        b"\n<DD>Three:\n- bowline\n\n  - hitch\n"
+        b'<DT><A HREF="http://b.example/"></A></DL>'
+    )
+    assert BookmarksParser().parse(Source("a.html", page)).text == (
+        "- Knots http://a.example/\n  Three:\n  - bowline\n  - hitch\n- http://b.example/"
+    )
+
+
+def test_an_export_without_a_doctype() -> None:
+    """As Google exported them, with microseconds."""
+    page = (
+        b'<META CONTENT="text/html"><TITLE>Bookmarks</TITLE><H1>Bookmarks</H1>\n<DL><p>\n'
+        b'<DT><H3 ADD_DATE="1523996194943160">Sea</H3>\n<DL><p>\n'
+        b'<DT><A HREF="http://a.example/" ADD_DATE="1515515697780642">Knots</A></DL><p></DL><p>'
+    )
+    source = Source("a.htm", page)
+    assert isinstance(Parsers(1800, plug_ins=()).detect(source), BookmarksParser)
+    assert BookmarksParser().parse(source).text == ("# Sea\n\n- Knots http://a.example/ 2018-01-09")
+    words = b"<h1>Words</h1><dl><dt><a href='#a' class='x'>kedge</a></dt><dd>an anchor</dd></dl>"
+    assert not BookmarksParser().accepts(Source("glossary.html", words))
+
+
 def test_damaged_files() -> None:
     check_survives(BookmarksParser(), "a.html", PAGE)

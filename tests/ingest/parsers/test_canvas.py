@@ -38,6 +38,24 @@ def test_cards_and_groups() -> None:
     assert (parsed.type, parsed.title) == ("canvas", "plan")
 
 
+def test_edges_name_the_cards_that_they_connect() -> None:
+    nodes = [
+        node("group", 0, 0, 90, label="Engine"),
+        node("text", 0, 0, id="a", text="\n## Pump **left**\n\ncools"),
+        node("file", 0, 20, id="b", file="parts/Valve.md"),
+    ]
+    edges = [
+        {"fromNode": "a", "toNode": "b", "label": "feeds\nslowly"},
+        {"fromNode": "b", "toNode": "gone", "label": "leaks"},
+        {"fromNode": "a", "toNode": "b"},
+    ]
+    parsed = parse({"nodes": nodes, "edges": edges})
+    assert (parsed.text or "").split("\n\n")[-2:] == [
+        "Pump left → [[parts/Valve.md]]: feeds slowly", "[[parts/Valve.md]]: leaks",
+    ]  # fmt: skip
+    assert list(parsed.blocks)[-1].heading_path == ()
+
+
 @pytest.mark.parametrize("canvas", [b"", {}, {"nodes": [], "edges": []}, {"nodes": [1, "x", {}]}])
 def test_empty_canvases(canvas: Any) -> None:
     assert parse(canvas).text == ""

@@ -76,7 +76,34 @@ def test_which_files() -> None:
     assert name("conversations-002.json", b"\xef\xbb\xbf " + data) == "conversations"
     assert name("conversations.json", b'{"a": 1}') != "conversations"
     assert name("conversations.json", b'[{"a": 1}]') != "conversations"  # other JSON is read
-    assert name("other.json", data) != "conversations"
+    assert name("my chats.json", data) == "conversations"
+    assert name("notes.md", data) != "conversations"
+    assert name("other.json", b'[{"mapping": {"a": 1}, "settings": {}}]') != "conversations"
+    assert name("chat.json", json.dumps(CHATGPT).encode()) == "conversations"
+
+
+def test_one_conversation_and_a_wrapped_list() -> None:
+    """Programs that save a single conversation write an object, not a list."""
+    alone = ConversationsParser().parse(Source("chat.json", json.dumps(CHATGPT).encode()))
+    assert (alone.text, alone.title) == (parse([CHATGPT]).text, "Buoy batteries")
+    wrapped = ConversationsParser().parse(
+        Source("backup.json", json.dumps({"conversations": [CHATGPT, CLAUDE]}).encode())
+    )
+    assert wrapped.text == parse([CHATGPT, CLAUDE]).text
+    assert wrapped.title == "backup"
+
+
+def test_what_chatgpt_does_not_show() -> None:
+    hidden = node("user", "my profile", "root")
+    hidden["message"]["metadata"] = {"is_visually_hidden_from_conversation": True}
+    code = {"parent": "h", "message": {"author": {"role": "assistant"}, "content": {
+        "content_type": "code", "language": "unknown", "text": "search('kedge')"}}}  # fmt: skip
+    cited = node("assistant", "It holds.\ue204 \ue200cite\ue202turn0search1\ue201 In mud.", "c")
+    chat = {"title": "Anchors", "mapping": {"h": hidden, "c": code, "t": cited},
+            "current_node": "t"}  # fmt: skip
+    assert parse([chat]).text == (
+        "# Anchors\n\n**Assistant:**\nsearch('kedge')\n\n**Assistant:**\nIt holds. In mud."
+    )
 
 
 def test_cycles_and_odd_values() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -57,14 +58,14 @@ INSERT INTO itemNotes VALUES (3, 1,
   '<div><p>Compare with <b>our</b> buoy &amp; chain</p></div>', '');
 INSERT INTO itemAttachments VALUES (2, 1, 'storage:Hale 2019.pdf');
 INSERT INTO itemAnnotations VALUES
-  (4, 2, 1, 'tension peaks at slack water', 'surprising', '5', '1'),
-  (5, 2, 2, NULL, 'check this table', 'iv', '0');
+  (4, 2, 1, 'tension peaks at slack water', 'surprising', '315', '00008|000744|00344'),
+  (5, 2, 2, NULL, 'check this table', 'iv', '00003|000010|00120');
 INSERT INTO deletedItems VALUES (6);
 """
 
 
 def database(script: str = SCHEMA + ITEMS) -> bytes:
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
         return connection.serialize()
 
@@ -73,17 +74,58 @@ def test_an_item() -> None:
     parsed = ZoteroParser().parse(Source("zotero.sqlite", database()))
     assert (parsed.text or "").split("\n\n") == [
         "# Hale, Marsh 2019: Mooring loads in tidal streams",
-        "Ruth Hale, Ivo Marsh\npublicationTitle: Ocean Engineering\ndate: 2019-05-00 May 2019\n"
+        "Ruth Hale, Ivo Marsh\npublicationTitle: Ocean Engineering\ndate: May 2019\n"
         "DOI: 10.1000/182\nextra: Citation Key: hale2019\nCollections: Boats / Anchors\n"
         "#mooring #to read\nzotero://select/library/items/ITEMAAAA",
         "We measure chain tension.",
         "> Compare with our buoy & chain",
         "Attachment: Hale 2019.pdf",
-        "p. iv:\n— check this table",
-        "p. 5: tension peaks at slack water\n— surprising\n"
-        "zotero://open-pdf/library/items/FILEAAAA?page=5",
+        "p. iv:\n— check this table\n"
+        "zotero://open-pdf/library/items/FILEAAAA?page=4&annotation=ANNOBBBB",
+        "p. 315: tension peaks at slack water\n— surprising\n"
+        "zotero://open-pdf/library/items/FILEAAAA?page=9&annotation=ANNOAAAA",
     ]
     check_parsed(parsed, b"")
+
+
+def test_items_of_a_group() -> None:
+    group = """ALTER TABLE items ADD libraryID INT; UPDATE items SET libraryID = 2;
+    CREATE TABLE groups (groupID INTEGER PRIMARY KEY, libraryID INT);
+    INSERT INTO groups VALUES (4711, 2);"""
+    parsed = ZoteroParser().parse(Source("zotero.sqlite", database(SCHEMA + ITEMS + group)))
+    assert "\nzotero://select/groups/4711/items/ITEMAAAA\n" in (parsed.text or "")
+    assert "/groups/4711/items/FILEAAAA?page=9&annotation=ANNOAAAA" in (parsed.text or "")
+
+
+def test_an_annotation_in_a_book() -> None:
+    """The places of EPUB have two parts, and are no pages."""
+    script = "UPDATE itemAnnotations SET sortIndex = '00008|00000123'"
+    parsed = ZoteroParser().parse(Source("zotero.sqlite", database(SCHEMA + ITEMS + script)))
+    assert "/FILEAAAA?annotation=ANNOAAAA" in (parsed.text or "")
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [("2019-05-00", "2019-05"), ("2019-00-00 c. 2019", "c. 2019"), ("2019-05-14", "2019-05-14"),
+     ("in press", "in press")],
+)  # fmt: skip
+def test_dates(stored: str, shown: str) -> None:
+    script = f"UPDATE itemDataValues SET value = '{stored}' WHERE valueID = 2"
+    parsed = ZoteroParser().parse(Source("zotero.sqlite", database(SCHEMA + ITEMS + script)))
+    assert f"\ndate: {shown}\n" in (parsed.text or "")
+
+
+def test_the_programs_of_zotero_are_not_read(tmp_path: Path) -> None:
+    for name in ("Zotero/translators", "Zotero/locate", "Zotero/storage/FILEAAAA", "locate"):
+        (tmp_path / "home" / name).mkdir(parents=True)
+        (tmp_path / "home" / name / "engines.json").write_text('{"name": "tides"}')
+    (tmp_path / "home" / "Zotero" / "zotero.sqlite").write_bytes(database())
+    with KnowledgeBase(tmp_path / "kb.sqlite", encoder="none") as kb:
+        assert kb.ingest(tmp_path / "home").added == (
+            "home/Zotero/storage/FILEAAAA/engines.json",
+            "home/Zotero/zotero.sqlite",
+            "home/locate/engines.json",
+        )
 
 
 def test_while_zotero_has_it_open(tmp_path: Path) -> None:
@@ -110,9 +152,8 @@ def test_while_zotero_has_it_open(tmp_path: Path) -> None:
 def test_a_database_with_a_write_ahead_log(tmp_path: Path) -> None:
     path = tmp_path / "zotero.sqlite"
     path.write_bytes(database())
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-    connection.close()
     assert "Mooring loads" in (
         ZoteroParser().parse(Source(path.name, path.read_bytes())).text or ""
     )
@@ -139,7 +180,8 @@ def test_notes_and_attachments_without_a_work() -> None:
     INSERT INTO itemTypes VALUES (94, 'note'), (95, 'attachment'), (96, 'annotation');
     INSERT INTO items (itemID, itemTypeID, dateAdded, key) VALUES
         (910, 94, '2024-01-01', 'NOTE0001'), (912, 95, '2024-01-01', 'ATT00002'),
-        (913, 94, '2024-01-01', 'NOTE0003'), (914, 94, '2024-01-01', 'NOTE0004');
+        (913, 94, '2024-01-01', 'NOTE0003'), (914, 94, '2024-01-01', 'NOTE0004'),
+        (920, 96, '2024-01-01', 'ANNO0005');
     INSERT INTO itemNotes (itemID, parentItemID, note) VALUES
         (910, NULL, '<p>Ideas</p><p>a lighter keel</p>'), (913, 912, '<p>of the file</p>'),
         (914, NULL, '<p>thrown away</p>');

@@ -15,8 +15,15 @@ from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*<!DOCTYPE NETSCAPE-Bookmark-file", re.IGNORECASE)
+# Some exports have no doctype. No web page lists dated links in this way.
+_LIST = re.compile(
+    rb"<DL>\s*(?:<p>\s*)?<DT>\s*(?:<H3[^>]{0,1000}>[^<]{0,1000}</H3>\s*<DL>\s*(?:<p>\s*)?<DT>\s*)?"
+    rb"<A\b[^>]{0,4000}\sADD_DATE\s*=",
+    re.IGNORECASE,
+)
 _TOKEN = re.compile(r"<!--.*?(?:-->|\Z)|<(/?)([A-Za-z!][\w-]*)([^>]*)>|([^<]+|<)", re.DOTALL)
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_HEAD_BYTES = 8192
 _MAX_TIME = 253_402_300_799  # the end of the year 9999
 _MAX_LEVEL = 6
 
@@ -29,11 +36,11 @@ class _Link(NamedTuple):
 
 class BookmarksParser(FormatParser):
     name = "bookmarks"
-    version = "1"
+    version = "2"
     priority = 2  # before the HTML parser
 
     def accepts(self, source: Source) -> bool:
-        return bool(_HEAD.match(source.data[:1024]))
+        return bool(_HEAD.match(source.data[:1024]) or _LIST.search(source.data[:_HEAD_BYTES]))
 
     def parse(self, source: Source) -> Parsed:
         writer = _Writer()
@@ -85,7 +92,7 @@ class _Writer:
         if tag == "a":
             link, self._link = self._link or _Link("", "", ""), None
             extra = one_line(f"{link.address} {link.day} {link.tags}")
-            self._items.append(f"- {words} {extra}".rstrip())
+            self._items.append(f"- {one_line(f'{words} {extra}')}")
         elif tag == "h3":
             self._flush()
             self.out.heading(min(max(self._level, 1), _MAX_LEVEL), words)
@@ -96,10 +103,10 @@ class _Writer:
 
     def _finish_text(self) -> None:
         """Write text that no tag has closed: the description of a bookmark, or anything else."""
-        words = one_line("".join(self.text))
+        lines = [one_line(line) for line in "".join(self.text).split("\n")]
         self.text = []
-        if words:
-            self._items.append(f"  {words}" if self._is_described else words)
+        indent = "  " if self._is_described else ""
+        self._items += [f"{indent}{line}" for line in lines if line]
         if self._link is not None:  # without </a>
             self._items.append(f"- {self._link.address}")
             self._link = None
@@ -127,7 +134,11 @@ def _pairs(attributes: str) -> Iterator[tuple[str, str, str, str]]:
             yield match[1], match[2] or "", match[3] or "", match[4] or ""
 
 
-def _day(seconds: str) -> str:
-    if not seconds.isdecimal() or len(seconds) > 12 or not 0 < int(seconds) < _MAX_TIME:
+def _day(time: str) -> str:
+    """The day of a time: seconds since 1970, or milliseconds or microseconds, as some write it."""
+    if not time.isdecimal() or len(time) > 16:
         return ""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d")
+    seconds = int(time) // {13: 1_000, 16: 1_000_000}.get(len(time), 1)
+    if not 0 < seconds < _MAX_TIME:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")

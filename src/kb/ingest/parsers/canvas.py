@@ -1,4 +1,5 @@
-"""Obsidian canvases (JSON Canvas): cards in reading order, under the names of their groups."""
+"""Obsidian canvases (JSON Canvas): cards in reading order, under the names of their groups, and
+the labels of the edges between them."""
 
 from __future__ import annotations
 
@@ -8,17 +9,18 @@ from typing import Any
 
 from kb.ingest import file_names
 from kb.ingest.decode import Unreadable, decode
-from kb.ingest.parser_support.extract import Extract
+from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ingest.parser_support.format_parser import FormatParser
 from kb.ports import Parsed, Source
 
 _MAX_PAIRS = 4_000_000  # pairs of cards and groups; beyond this, cards are not assigned to groups
+_NAME_CHARS = 80  # of a card, where an edge mentions it
 _LABELS = ("text", "label", "url")
 
 
 class CanvasParser(FormatParser):
     name = "canvas"
-    version = "1"
+    version = "2"
 
     def accepts(self, source: Source) -> bool:
         return file_names.suffix_of(source.name) == ".canvas"
@@ -42,7 +44,10 @@ class CanvasParser(FormatParser):
                 out.heading(1, _string(groups[index], "label") or "Group")
             for card in cards.get(index, ()):
                 out.lines(_lines(card))
-        out.append_missing(_string(edge, "label") for edge in edges)
+        by_id = {_string(node, "id"): node for node in nodes}
+        out.enter_section(1, "")
+        for edge in edges:
+            out.lines(_edge_lines(edge, by_id))
         return Parsed(
             type="canvas",
             blocks=out.blocks,
@@ -57,6 +62,20 @@ def _lines(node: dict[str, Any]) -> Iterator[str]:
         yield f"[[{file}{_string(node, 'subpath')}]]"
     for name in _LABELS:
         yield from _string(node, name).split("\n")
+
+
+def _edge_lines(edge: dict[str, Any], nodes: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield the label of an edge, with the cards that it connects: `Cable → Modem: carries`."""
+    if label := one_line(_string(edge, "label")):
+        ends = (_name(nodes.get(_string(edge, end), {})) for end in ("fromNode", "toNode"))
+        cards = " → ".join(filter(None, ends))
+        yield f"{cards}: {label}" if cards else label
+
+
+def _name(node: dict[str, Any]) -> str:
+    """The first words of a card."""
+    lines = (one_line(line.replace("**", "").strip(" #>-")) for line in _lines(node))
+    return next(filter(None, lines), "")[:_NAME_CHARS].rstrip()
 
 
 def _group(node: dict[str, Any], groups: list[dict[str, Any]]) -> int:

@@ -8,7 +8,7 @@ A warning lists what is not read.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,6 +18,7 @@ from kb.ingest.parse import HEAD_BYTES, Parsers
 from kb.ingest.parsed_document import all_warnings
 from kb.ingest.parser_support.extract import Extract
 from kb.ingest.parser_support.zip_archive import TOTAL_BYTES, Archive
+from kb.ingest.parsers.conversations import ConversationsParser, slack
 from kb.ingest.secret_files import HEAD_BYTES as SECRET_BYTES
 from kb.ingest.secret_files import secret_reason
 from kb.ports import Parsed, Source
@@ -55,7 +56,9 @@ class _Reader:
         self.tags: dict[str, None] = {}
         self._parsers = parsers
         self._source = source
-        self._skipped: list[str] = []
+        self._skipped: dict[str, list[str]] = defaultdict(list)  # by reason
+        self._shown: set[str] = set()
+        self._people: dict[str, str] = {}
         self._hidden: list[str] = []
         self._warnings: list[str] = []
         self._left_bytes = TOTAL_BYTES
@@ -72,6 +75,7 @@ class _Reader:
                 self._hidden.append(prefix + "/".join(_steps(name)))
             elif _is_file(name):
                 names.append(name)
+        self._people |= _people(archive)
         for number, name in enumerate(names, 1):
             path = prefix + "/".join(_steps(name))
             if self._left_members == 0:
@@ -89,7 +93,7 @@ class _Reader:
                     return
                 self._read_member(path, member, depth)
             except (Unreadable, Unsupported) as error:
-                self._skipped.append(f"{path}: {error.reason}")
+                self._skipped[error.reason].append(self._readable(path))
             if depth == 1:
                 self._source.on_progress(number, len(names))
 
@@ -107,8 +111,21 @@ class _Reader:
         parser = self._parsers.detect(Source(name, data[:HEAD_BYTES]))
         if parser is None:
             raise Unsupported("unsupported format")
-        parsed = parser.parse(Source(name, data, self._source.mtime_ns))
-        self._write(path, parsed, data)
+        source = Source(name, data, self._source.mtime_ns)
+        if isinstance(parser, ConversationsParser):
+            parsed = parser.parse(source, self._people)
+        else:
+            parsed = parser.parse(source)
+        self._write(self._readable(path), parsed, data)
+
+    def _readable(self, path: str) -> str:
+        """The path as headings and citations show it. If two files would have the same, the second
+        keeps its own."""
+        shown = file_names.without_notion_ids(path)
+        if shown in self._shown:
+            return path
+        self._shown.add(shown)
+        return shown
 
     def _write(self, path: str, parsed: Parsed, data: bytes) -> None:
         self.out.place = path
@@ -133,17 +150,26 @@ class _Reader:
 
     def example(self) -> str:
         if self._skipped:
-            return f": {self._skipped[0]}"
+            reason, paths = next(iter(self._skipped.items()))
+            return f": {paths[0]}: {reason}"
         return f": hidden: {self._hidden[0]}" if self._hidden else ""
 
     def all_warnings(self) -> Iterator[str]:
         yield from self._warnings[:_NAMED]
         if len(self._warnings) > _NAMED:
             yield f"and {len(self._warnings) - _NAMED} more"
-        if self._skipped:
-            yield f"files are not read: {_listed(self._skipped)}"
+        for reason, paths in self._skipped.items():
+            yield f"not read: {reason}: {_listed(paths)}"
         if self._hidden:
             yield f"hidden files are not read: {_listed(self._hidden)}"
+
+
+def _people(archive: Archive) -> dict[str, str]:
+    """The names of people by id, if the archive is an export of Slack."""
+    try:
+        return slack.people(archive.read(slack.USERS) or b"")
+    except (Unreadable, Unsupported):
+        return {}
 
 
 def _listed(items: list[str]) -> str:

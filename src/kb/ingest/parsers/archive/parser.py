@@ -9,7 +9,7 @@ from kb.ports import Parsed, Source
 
 class ArchiveParser(FormatParser):
     name = "archive"
-    version = "5"
+    version = "6"
     priority = -1  # after the formats that are zip files, such as DOCX and EPUB
     signatures = frozenset({"docx", "zip"})  # an archive may contain a Word file
 

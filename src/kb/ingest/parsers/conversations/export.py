@@ -27,6 +27,11 @@ _TEXT_KEYS = ("parts", "text", "result", "content", "thinking", "extracted_conte
 _TECHNICAL = re.compile(
     r"(?:.*_)?(?:id|ids|uuid|type|timestamp|slug|pointer|signature)|.*_(?:at|time)|icon_name"
 )
+# Instructions that ChatGPT does not show; the same ones are in every conversation.
+_HIDDEN = "is_visually_hidden_from_conversation"
+# What ChatGPT puts in place of a link to a source: `cite`, `turn0search1` and so on.
+_MARK = re.compile(" ?\ue200(?:file)?cite[^\ue200\ue201]{0,500}\ue201|[\ue203\ue204\ue206]")
+_UNKNOWN_LANGUAGE = ("language", "unknown")  # of code
 _PAYLOADS = ("input", "arguments")  # the input of a tool: the user or the model wrote every value
 _WORD = re.compile(r"\w+")
 _SHOWN = ("title", "name", "create_time", "created_at", "summary")  # of a conversation
@@ -40,7 +45,7 @@ class _Message(NamedTuple):
 
 def parse_export(source: Source) -> Parsed:
     try:
-        conversations = json.loads(decode(source.data))
+        conversations = _conversations(json.loads(decode(source.data)))
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not an export of conversations: {error}") from error
     known = any(
@@ -59,14 +64,33 @@ def parse_export(source: Source) -> Parsed:
     return Parsed(
         type="conversation",
         blocks=out.blocks,
-        title=file_names.title_of(source.name),
+        title=_title(conversations) or file_names.title_of(source.name),
         text=out.text,
     )
 
 
+def _conversations(data: Any) -> list[Any]:
+    """The conversations in the data of a file: a list of them, one alone, or an object that wraps
+    the list."""
+    if isinstance(data, dict):
+        wrapped = data.get("conversations")
+        return wrapped if isinstance(wrapped, list) else [data]
+    return data if isinstance(data, list) else []
+
+
+def _title(conversations: list[Any]) -> str:
+    """The title of the file: that of the conversation in it, if there is only one."""
+    alone = conversations[0] if len(conversations) == 1 else None
+    return _name(alone) if isinstance(alone, dict) else ""
+
+
+def _name(conversation: dict[str, Any]) -> str:
+    name = conversation.get("title") or conversation.get("name")
+    return one_line(name) if isinstance(name, str) else ""
+
+
 def _write(out: Extract, conversation: dict[str, Any]) -> None:
-    title = conversation.get("title") or conversation.get("name")
-    out.heading(1, one_line(title) if isinstance(title, str) else "Conversation")
+    out.heading(1, _name(conversation) or "Conversation")
     date = _date(conversation.get("create_time") or conversation.get("created_at"))
     summary = conversation.get("summary")
     out.paragraph(
@@ -99,8 +123,9 @@ def _tree(conversation: dict[str, Any]) -> Iterator[_Message]:
             author = message.get("author")
             role = author.get("role") if isinstance(author, dict) else None
             metadata = message.get("metadata")
-            files = metadata.get("attachments") if isinstance(metadata, dict) else None
-            yield from _message(role, [message.get("content"), files])
+            known = metadata if isinstance(metadata, dict) else {}
+            if known.get(_HIDDEN) is not True:
+                yield from _message(role, [message.get("content"), known.get("attachments")])
 
 
 def _list(messages: Iterable[Any]) -> Iterator[_Message]:
@@ -134,8 +159,8 @@ def _texts(content: Any) -> Iterator[str]:
     while stack:
         part, whole = stack.pop()
         if isinstance(part, str):
-            if part.strip():
-                yield part
+            if (text := _MARK.sub("", part)).strip():
+                yield text
         elif isinstance(part, list):
             stack += [(each, whole) for each in reversed(part)]
         elif isinstance(part, dict):
@@ -143,7 +168,8 @@ def _texts(content: Any) -> Iterator[str]:
             stack += [
                 (part[key], whole or key in _PAYLOADS)
                 for key in reversed((*_TEXT_KEYS, *others))
-                if key in part and (whole or not _is_technical(key))
+                if key in part
+                and (whole or not (_is_technical(key) or (key, part[key]) == _UNKNOWN_LANGUAGE))
             ]
         elif whole and part is not None:
             yield str(part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
 from html import unescape
 from typing import Any
@@ -18,6 +18,7 @@ from kb.ingest.parser_support.extract import Extract, one_line
 from kb.ports import Parsed, Source
 from kb.types import Attributes
 
+USERS = "users.json"  # at the top of an export
 _LINK = re.compile(r"<(https?:[^|>]{1,2000}|mailto:[^|>]{1,200})(?:\|([^>]{0,500}))?>")
 _MENTION = re.compile(r"<([#@!])([A-Z0-9a-z^]{1,40})(?:\|([^>]{0,80}))?>")
 _MAX_DEPTH = 12
@@ -29,17 +30,33 @@ _TEXT_KEYS = frozenset(
         "value",
     }
 )  # fmt: skip
+_NAME_KEYS = ("display_name", "real_name", "first_name", "name")  # of a profile
 _EXTRA_KEYS = ("attachments", "files", "file", "comment", "blocks")  # of a message
 
 
-def parse_slack(source: Source) -> Parsed:
+def people(data: bytes) -> dict[str, str]:
+    """The names in the list of users of an export, by id; none if it is no such list."""
+    try:
+        users = json.loads(decode(data))
+    except (ValueError, RecursionError, Unreadable):
+        return {}
+    names: dict[str, str] = {}
+    for user in users if isinstance(users, list) else ():
+        if isinstance(user, dict):
+            profile = user.get("profile")
+            shown = _first(profile, *_NAME_KEYS) if isinstance(profile, dict) else ""
+            names[_first(user, "id")] = shown or _first(user, "real_name", "name")
+    return {key: name for key, name in names.items() if key and name}
+
+
+def parse_slack(source: Source, people: Mapping[str, str]) -> Parsed:
     try:
         data = json.loads(decode(source.data))
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"not a Slack export: {error}") from error
     messages = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     out = Extract()
-    names = _names(messages)
+    names = {**people, **_names(messages)}
     times = {message.get("ts") for message in messages if isinstance(message.get("ts"), str)}
     for message in _in_threads(messages):
         _write(out, message, names, times)
@@ -59,7 +76,7 @@ def _names(messages: list[dict[str, Any]]) -> dict[str, str]:
     for message in messages:
         profile, user = message.get("user_profile"), message.get("user")
         if isinstance(profile, dict) and isinstance(user, str):
-            names[user] = _first(profile, "display_name", "real_name", "first_name", "name")
+            names[user] = _first(profile, *_NAME_KEYS)
     return {user: name for user, name in names.items() if name}
 
 

@@ -24,6 +24,9 @@ _FIRST_FIELDS = (
 )  # fmt: skip
 _HIDDEN_FIELDS = frozenset({"title", "abstractNote", "accessDate", "libraryCatalog", "rights"})
 _YEAR = re.compile(r"\d{4}")
+# `2019-05-00 May 2019`: what Zotero understood, and what the user wrote.
+_DATE = re.compile(r"(\d{4}(?:-(?!00)\d\d){0,2})(?:-00){0,2}(?: (\S.*))?")
+_PDF_PLACE = re.compile(r"(\d{5})\|\d+\|\d+")  # page from 0, character, distance from the top
 _BREAK = re.compile(r"<(?:br|/p|/div|/h[1-6]|/li|/tr)\b[^>]{0,200}>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _MAX_AUTHORS = 3
@@ -40,10 +43,12 @@ class _Item(NamedTuple):
 
 
 class _Annotation(NamedTuple):
+    key: str
     kind: int
     text: str
     comment: str
-    page: str
+    page: str  # its label, such as `iv`
+    place: str  # in an order that Zotero defines for each format
 
 
 def parse_library(source: Source) -> Parsed:
@@ -104,7 +109,8 @@ class _Library:
             "SELECT d.itemID, f.fieldName, v.value FROM itemData d JOIN fields f "
             "ON f.fieldID = d.fieldID JOIN itemDataValues v ON v.valueID = d.valueID"
         ):
-            self.fields[item][str(name)] = one_line(str(value))
+            text = one_line(str(value))
+            self.fields[item][str(name)] = _date(text) if name == "date" else text
         self.creators: dict[int, list[tuple[str, str]]] = defaultdict(list)
         for item, last, first in self._rows(
             "SELECT i.itemID, c.lastName, c.firstName FROM itemCreators i JOIN creators c "
@@ -115,13 +121,13 @@ class _Library:
             "SELECT i.itemID, t.name FROM itemTags i JOIN tags t ON t.tagID = i.tagID ORDER BY 1, 2"
         )
         self.collections = self._collections()
-        self.notes: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        self.notes: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
         for item, parent, key, note in self._rows(
             "SELECT n.itemID, n.parentItemID, i.key, n.note FROM itemNotes n JOIN items i "
             "ON i.itemID = n.itemID ORDER BY n.itemID"
         ):
             if item not in deleted and parent not in deleted:
-                self.notes[parent or _NO_PARENT].append((str(key), str(note or "")))
+                self.notes[parent or _NO_PARENT].append((item, str(key), str(note or "")))
         self.attachments: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
         for item, parent, key, path in self._rows(
             "SELECT a.itemID, a.parentItemID, i.key, a.path FROM itemAttachments a JOIN items i "
@@ -130,6 +136,7 @@ class _Library:
             if item not in deleted and parent not in deleted:
                 self.attachments[parent or _NO_PARENT].append((item, str(key), str(path or "")))
         self.annotations = self._annotations()
+        self.groups = self._groups()
 
     def _rows(self, query: str) -> Rows:
         return self._database.execute(query).fetchall()
@@ -167,19 +174,33 @@ class _Library:
         if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'itemAnnotations'"):
             return annotations
         for parent, *values in self._rows(
-            "SELECT parentItemID, type, text, comment, pageLabel FROM itemAnnotations "
-            "ORDER BY parentItemID, sortIndex"
+            "SELECT a.parentItemID, i.key, a.type, a.text, a.comment, a.pageLabel, a.sortIndex "
+            "FROM itemAnnotations a JOIN items i ON i.itemID = a.itemID "
+            "ORDER BY a.parentItemID, a.sortIndex"
         ):
-            kind, text, comment, page = values
+            key, kind, *texts = values
             annotations[parent].append(
                 _Annotation(
+                    str(key),
                     kind if isinstance(kind, int) else 0,
-                    one_line(str(text or "")),
-                    one_line(str(comment or "")),
-                    one_line(str(page or "")),
+                    *(one_line(str(text or "")) for text in texts),
                 )
             )
         return annotations
+
+    def _groups(self) -> dict[int, int]:
+        """The numbers of the groups to which items belong; other items are the user's own."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'groups'"):
+            return {}
+        rows = self._rows(
+            "SELECT i.itemID, g.groupID FROM items i JOIN groups g ON g.libraryID = i.libraryID"
+        )
+        return {item: group for item, group in rows if isinstance(group, int)}
+
+    def link(self, action: str, item: int, key: str) -> str:
+        """The address that opens an item in Zotero."""
+        group = self.groups.get(item)
+        return f"zotero://{action}/{f'groups/{group}' if group else 'library'}/items/{key}"
 
 
 # --- one item -------------------------------------------------------------------------------------
@@ -190,7 +211,7 @@ def _write(out: Extract, library: _Library, item_id: int, item: _Item) -> None:
     out.heading(1, _heading(fields, creators) or item.kind)
     out.lines(_facts(library, item_id, item, fields))
     out.paragraph(fields.get("abstractNote", ""))
-    for _key, note in library.notes[item_id]:
+    for _item, _key, note in library.notes[item_id]:
         out.lines(f"> {line}" for line in _plain(note))
     for attachment, key, path in library.attachments[item_id]:
         if name := _file_name(path):
@@ -200,21 +221,22 @@ def _write(out: Extract, library: _Library, item_id: int, item: _Item) -> None:
 
 def _write_without_work(out: Extract, library: _Library) -> None:
     """Write the notes and attachments that belong to no work, each under a heading of its own."""
-    for key, note in library.notes[_NO_PARENT]:
+    for item, key, note in library.notes[_NO_PARENT]:
         lines = _plain(note)
         out.heading(1, lines[0] if lines else "Note")
-        out.lines([*lines[1:], f"zotero://select/library/items/{key}"])
+        out.lines([*lines[1:], library.link("select", item, key)])
     for attachment, key, path in library.attachments[_NO_PARENT]:
         out.heading(1, _file_name(path) or "Attachment")
-        out.lines([f"zotero://select/library/items/{key}"])
+        out.lines([library.link("select", attachment, key)])
         _write_attachment(out, library, attachment, key)
 
 
 def _write_attachment(out: Extract, library: _Library, attachment: int, key: str) -> None:
-    for _key, note in library.notes[attachment]:
+    for _item, _key, note in library.notes[attachment]:
         out.lines(f"> {line}" for line in _plain(note))
+    link = library.link("open-pdf", attachment, key)
     for annotation in library.annotations[attachment]:
-        out.lines(_annotation_lines(annotation, key))
+        out.lines(_annotation_lines(annotation, link))
 
 
 def _file_name(path: str) -> str:
@@ -233,7 +255,7 @@ def _facts(
     if collections := library.collections[item_id]:
         yield f"Collections: {'; '.join(collections)}"
     yield " ".join(f"#{tag}" for tag in library.tags[item_id])
-    yield f"zotero://select/library/items/{item.key}"
+    yield library.link("select", item_id, item.key)
 
 
 def _heading(fields: Mapping[str, str], creators: list[tuple[str, str]]) -> str:
@@ -246,15 +268,24 @@ def _heading(fields: Mapping[str, str], creators: list[tuple[str, str]]) -> str:
 
 
 def _annotation_lines(annotation: _Annotation, attachment: str) -> Iterator[str]:
-    """Yield the highlighted text with its page, the comment, and a link that opens the page."""
+    """Yield the highlighted text with its page, the comment, and a link that opens the annotation
+    in the `attachment`, an address. A page is counted from the first of the file there, whatever
+    its label is."""
     kind = _ANNOTATIONS.get(annotation.kind, "annotation")
     page = f"p. {annotation.page}" if annotation.page else kind
     if annotation.text or annotation.comment:
         yield f"{page}: {annotation.text}".rstrip(": ") if annotation.text else f"{page}:"
         if annotation.comment:
             yield f"— {annotation.comment}"
-        if annotation.page.isdecimal():
-            yield f"zotero://open-pdf/library/items/{attachment}?page={annotation.page}"
+        place = _PDF_PLACE.fullmatch(annotation.place)
+        page = f"page={int(place[1]) + 1}&" if place else ""
+        yield f"{attachment}?{page}annotation={annotation.key}"
+
+
+def _date(value: str) -> str:
+    """A date as the user wrote it; without the zeros that stand for an unknown month or day."""
+    date = _DATE.fullmatch(value)
+    return (date[2] or date[1]) if date else value
 
 
 def _plain(note: str) -> list[str]:

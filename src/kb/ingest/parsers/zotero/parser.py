@@ -11,7 +11,7 @@ _HEADER = b"SQLite format 3\0"
 
 class ZoteroParser(FormatParser):
     name = "zotero"
-    version = "2"
+    version = "3"
 
     def accepts(self, source: Source) -> bool:
         return source.name.lower() == "zotero.sqlite" and source.data.startswith(_HEADER)
