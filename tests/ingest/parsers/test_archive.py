@@ -123,7 +123,7 @@ def test_a_file_that_a_later_one_replaces_is_named() -> None:
         archive.writestr("a.md", "second words")
     parsed = ArchiveParser(1800).parse(Source("a.zip", data.getvalue()))
     assert "second words" in (parsed.text or "")
-    assert parsed.warnings == ("files are not read: a.md: a later file has the same name",)
+    assert parsed.warnings == ("not read: a later file has the same name: a.md",)
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,8 @@ class _Reader:
     def read(self, data: bytes, prefix: str, depth: int) -> None:
         archive = Archive(data)
         for name in filter(_is_file, archive.replaced_names()):
-            path = prefix + "/".join(_steps(name))
-            self._skipped.append(f"{path}: a later file has the same name")
+            path = file_names.without_notion_ids(prefix + "/".join(_steps(name)))
+            self._skipped["a later file has the same name"].append(path)
         names = []
         for name in archive.names():
             if _is_hidden(name):
