@@ -67,8 +67,8 @@ class _Reader:
     def read(self, data: bytes, prefix: str, depth: int) -> None:
         archive = Archive(data)
         for name in filter(_is_file, archive.replaced_names()):
-            path = file_names.without_notion_ids(prefix + "/".join(_steps(name)))
-            self._skipped["a later file has the same name"].append(path)
+            path = prefix + "/".join(_steps(name))
+            self._skip(path, "a later file has the same name")
         names = []
         for name in archive.names():
             if _is_hidden(name):
@@ -93,7 +93,7 @@ class _Reader:
                     return
                 self._read_member(path, member, depth)
             except (Unreadable, Unsupported) as error:
-                self._skipped[error.reason].append(self._readable(path))
+                self._skip(path, error.reason)
             if depth == 1:
                 self._source.on_progress(number, len(names))
 
@@ -117,6 +117,9 @@ class _Reader:
         else:
             parsed = parser.parse(source)
         self._write(self._readable(path), parsed, data)
+
+    def _skip(self, path: str, reason: str) -> None:
+        self._skipped[reason].append(file_names.without_notion_ids(path))
 
     def _readable(self, path: str) -> str:
         """The path as headings and citations show it. If two files would have the same, the second
