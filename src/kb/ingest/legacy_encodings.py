@@ -1,5 +1,5 @@
-"""Text in encodings older than UTF-8: Windows-1252 (and so Latin-1), and those of Chinese, Japanese
-and Korean.
+"""Text in encodings older than UTF-8: Windows-1252 (and so Latin-1), and those of Chinese, Japanese,
+Korean, Cyrillic, Greek and Hebrew.
 
 Pure. The encoding of bytes can only be inferred. An encoding is accepted if all bytes are valid in
 it, and if the result consists of the characters that texts in its language have. Shift-JIS, GB18030
@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 _SAMPLE_BYTES = 64 * 1024
@@ -26,6 +27,13 @@ _FREQUENT_HANGUL = frozenset(
     "이다는을의에가하고은지를도서로한기사자어나리인대그시들스있것해아수일만라부정보전여주장상제원구과성조신"
     "으니오면게적비동트소화드관안위국내용문년월습입요음없였했된될때"
 )
+_HEBREW_WORD = re.compile("[\u05d0-\u05ea]{3,}")
+_FREQUENT_HEBREW = frozenset("יוהלארתבשמם")  # three quarters
+_CYRILLIC_WORD = re.compile("[\u0400-\u045f\u0490\u0491]{3,}")
+_FREQUENT_CYRILLIC = frozenset("оеаинтсрвл")  # two thirds of Russian
+_GREEK_WORD = re.compile("[\u0386\u0388-\u03ce]{3,}")
+_ALPHA_SIGN = re.compile("[\xa2\xb6][\u03ac-\u03ce]")
+_FREQUENT_GREEK = frozenset("αάοόιίεέτσςνηήυύρ")  # three quarters
 _HALF_KANA = re.compile("[\uff61-\uff9f]")
 _EAST_ASIAN = re.compile("[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3\uff00-\uff60\u2010-\u2026\xb7]")
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
@@ -179,6 +187,37 @@ def _is_korean(text: str) -> bool:
     )
 
 
+def _is_hebrew(text: str) -> bool:
+    return _has_words(text, _HEBREW_WORD, _FREQUENT_HEBREW, 0.55)
+
+
+def _is_cyrillic(text: str) -> bool:
+    return _has_words(text, _CYRILLIC_WORD, _FREQUENT_CYRILLIC, 0.45)
+
+
+def _is_greek(text: str) -> bool:
+    """Whether a text is Greek. A sign before a letter is a capital Alpha in the other encoding."""
+    return _ALPHA_SIGN.search(text) is None and _has_words(text, _GREEK_WORD, _FREQUENT_GREEK, 0.6)
+
+
+def _has_words(text: str, word: re.Pattern[str], frequent: frozenset[str], share: float) -> bool:
+    """Whether most characters beyond ASCII are in words of a script, whose letters are frequent
+    ones and have no capitals after small ones. In the encoding next to the right one, a text has
+    such words too, but of other letters."""
+    words = word.findall(text)
+    letters = list("".join(words).lower())
+    return (
+        len(set(words)) >= _MIN_WORDS
+        and 10 * len(letters) >= 8 * _high_chars(text)
+        and _share(letters, frequent.__contains__) >= share
+        and 100 * sum(map(_capitals_inside, words)) <= len(letters)
+    )
+
+
+def _capitals_inside(word: str) -> int:
+    return sum(one.islower() and other.isupper() for one, other in pairwise(word))
+
+
 def _is_east_asian(text: str, high: int) -> bool:
     return 10 * len(_EAST_ASIAN.findall(text)) >= 9 * high
 
@@ -233,6 +272,14 @@ _ESCAPE_ENCODINGS = (
 )
 _WESTERN = Encoding("cp1252", "Windows-1252")
 _CANDIDATES: tuple[tuple[Encoding, Callable[[str], bool]], ...] = (
+    (Encoding("cp1255", "Windows-1255"), _is_hebrew),
+    (Encoding("cp1251", "Windows-1251"), _is_cyrillic),
+    (Encoding("koi8_u", "KOI8-U"), _is_cyrillic),
+    (Encoding("cp866", "IBM866"), _is_cyrillic),
+    (Encoding("mac_cyrillic", "Mac Cyrillic"), _is_cyrillic),
+    (Encoding("iso8859_5", "ISO-8859-5"), _is_cyrillic),
+    (Encoding("cp1253", "Windows-1253"), _is_greek),
+    (Encoding("iso8859_7", "ISO-8859-7"), _is_greek),
     (Encoding("euc_jp", "EUC-JP"), _is_japanese),
     (Encoding("cp932", "Shift-JIS"), _is_japanese),
     (Encoding("cp949", "EUC-KR"), _is_korean),

@@ -308,7 +308,7 @@ def test_encoding(page: bytes, text: str | None) -> None:
 
 def test_a_guessed_encoding_is_a_warning() -> None:
     assert parse("<p>Привет, как дела?".encode("cp1251")).warnings == (
-        "not UTF-8: read as Windows-1252",
+        "not UTF-8: read as Windows-1251",
     )
     assert parse("<meta charset=cp1251><p>Привет".encode("cp1251")).warnings == ()
 
