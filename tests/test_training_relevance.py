@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training import relevance
+from training import relevance, relevance_data
 from training.data import held_out_pair
-from training.relevance_data import Observation, read_pairs
+from training.relevance_data import (
+    Collection,
+    Observation,
+    read_encyclopedias,
+    read_pairs,
+    split_articles,
+)
 
 from kb import models
 from kb.config import Config
@@ -148,6 +154,58 @@ def test_questions_are_those_that_no_encoder_has_learned(tmp_path: Path) -> None
     assert asked
     assert {collection.passages[doc_id][1] for doc_id in asked} <= held_out
     assert len(collection.passages) == 60
+
+
+ARTICLES = [
+    "横浜港は神奈川県の港湾である",
+    "電気鉄道は電動機で走る鉄道である",
+    "紫式部は平安時代の作家である",
+    "阿蘇山は熊本県の活火山である",
+]
+
+
+def encyclopedia(path: Path, source: str = "jaquad") -> list[tuple[str, str]]:
+    """Questions about four articles, each with 30 passages, and a file of these pairs."""
+    pairs = [
+        (f"{article[:4]}の話{number}は?", f"{article}、第{number}節{article[:6]}")
+        for number in range(30)
+        for article in ARTICLES
+    ]
+    lines = [
+        {"query": query, "positive": text, "source": source, "lang": "ja"} for query, text in pairs
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return pairs
+
+
+def test_no_passage_is_from_the_article_of_a_question_about_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relevance_data, "_NEAR", 0.25)
+    monkeypatch.setattr(relevance_data, "_MOST_COMMON", 0.5)
+    pairs = encyclopedia(tmp_path / "pairs.jsonl")
+    strange, rest = split_articles(pairs, 1)
+    assert strange == [pairs[0]]
+    assert {text[:4] for _, text in rest} == {article[:4] for article in ARTICLES[1:]}
+    assert len(rest) == 90
+    (collection,) = read_encyclopedias([tmp_path / "pairs.jsonl"], 20, 1)
+    assert len(collection.passages) == 20
+    topics = {text[:4] for _, text in collection.passages.values()}
+    assert not any(question[:4] in topics for question in collection.strange)
+    assert not set(collection.strange) & set(collection.questions)
+    encyclopedia(tmp_path / "manuals.jsonl", "mdn-translated")
+    assert read_encyclopedias([tmp_path / "manuals.jsonl"], 20, 1) == []
+
+
+def test_words_alone_learn_nothing_from_questions_about_other_articles() -> None:
+    texts = {f"p{number}": ("", f"{ARTICLES[number]}") for number in range(2)}
+    near = Collection("jaquad:ja", texts, ["横浜港はどこ?"], {}, strange=["阿蘇山はどこ?"])
+    other = Collection("mdn:ja", {"q": ("", "要素の属性")}, ["属性とは?"], {})
+    observed = list(
+        relevance.search([near], Weightless(), (0.5, 1.0), foreign=True, others=[other])
+    )
+    assert {each.own for each in observed} == {True, False}
+    assert all(each.signals.cosine is not None for each in observed)
 
 
 def test_the_fit_has_the_least_loss() -> None:

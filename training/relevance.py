@@ -17,7 +17,8 @@ For each collection, the report shows how well a fit to all others does.
 
 Parameters exist for questions in English and for those in other languages. `--foreign` fits the
 latter, from pairs that have a language (`"lang"`; `en-fr` is an English question for a passage in
-French). Pass pairs in English as well: some collections need questions about something else.
+French). Pass pairs in English as well: some collections need questions about something else. Stores
+of articles are also searched for questions about other articles of the same encyclopedia.
 
 The result is written to `src/kb/search/ranking/relevance_parameters.py`. Without `--encoder`, all
 parameters are fitted: those of words alone, and with the vectors of kb-mini those of kb-mini and of
@@ -51,14 +52,23 @@ from kb.ports import Encoder
 from kb.search.ranking import relevance_parameters as current
 from kb.search.ranking.relevance import Signals, features, probability
 from kb.search.ranking.relevance_parameters import Parameters, ParameterSet
-from training.relevance_data import Collection, Observation, observe, read_pairs
+from training.relevance_data import (
+    Collection,
+    Observation,
+    observe,
+    read_encyclopedias,
+    read_pairs,
+)
 
 BUNDLED, MULTILINGUAL, NO_ENCODER = "kb-mini", "kb-mini-multilingual", "none"
 TARGET = Path(current.__file__)
 # How queries in unspaced script differ, whose terms are pieces of two characters.
 PIECES = ("pieces", "covered_pieces")
-WORDS = ("coverage", "match", "matched_words", "known", "count", "length", "chars", *PIECES)
-DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short", *PIECES)
+WORDS = ("coverage", "match", "matched_words", "known", "count", "length", "chars")
+DENSE = ("cosine", "high_cosine", "coverage", "matches", "length", "short")
+# In other languages than English. A store may know the words of a question about something else.
+FOREIGN_WORDS = ("coverage", "match", "matched_words", "matches", "length", "chars", *PIECES)
+FOREIGN_DENSE = ("lift", "coverage", "matches", "length", "short", *PIECES)
 OTHER = ("margin", "coverage", "known", "matches", "length", *PIECES)
 # Features that describe the query and the passage: their weights may be negative.
 FREE = ("length", "chars", "short", "pieces")
@@ -73,7 +83,8 @@ KINDS = {
 }  # fmt: skip
 LARGE, MOST_JOINED = 1_500, 3  # passages of a large store, and texts that a passage is made of
 LARGE_WEIGHT = 4.0  # real stores are rarely as small as the others
-PENALTY, WORDS_PENALTY = 1e-3, 3e-4  # there are more observations of words alone
+# There are more observations of words alone, and in other languages than English.
+PENALTY, WORDS_PENALTY, FOREIGN_PENALTY = 1e-3, 3e-4, 3e-4
 KNOT = 0.8  # the quantile of the cosines of hits about something else
 COVERAGES = (0.25, 0.6, 1.0)  # shares of the passages that have vectors
 _MOST_STEPS, _TINY = 100, 1e-9
@@ -108,29 +119,37 @@ def fit_set(
     None for all. In other languages than English, kb-mini is kb-mini-multilingual."""
     words, models, other = before
     if encoder in (None, NO_ENCODER):
-        words = fit_words(observations)
+        words = fit_words(observations, FOREIGN_WORDS if foreign else WORDS)
     if encoder != NO_ENCODER:
         name = encoder or BUNDLED
         names = (BUNDLED, MULTILINGUAL) if foreign and name == BUNDLED else (name,)
-        models = {**models, **dict.fromkeys(names, fit_model(observations, name))}
+        fitted = (fit_lift if foreign else fit_model)(observations, name)
+        models = {**models, **dict.fromkeys(names, fitted)}
     if encoder in (None, BUNDLED):
         other = fit_other(observations)
     return ParameterSet(words, models, other)
 
 
-def fit_words(observations: Sequence[Observation]) -> Parameters:
+def fit_words(observations: Sequence[Observation], names: Sequence[str]) -> Parameters:
     """The parameters of words alone."""
     words = [each for each in observations if each.signals.cosine is None]
-    report("words", words, WORDS, penalty=WORDS_PENALTY)
-    return fit(words, WORDS, penalty=WORDS_PENALTY)
+    report("words", words, names, penalty=WORDS_PENALTY)
+    return fit(words, names, penalty=WORDS_PENALTY)
 
 
 def fit_model(observations: Sequence[Observation], name: str) -> Parameters:
-    """The parameters of an encoder."""
+    """The parameters of an encoder for queries in English."""
     dense = [each for each in observations if each.signals.cosine is not None]
     knot = float(np.quantile([e.signals.cosine or 0.0 for e in dense if not e.about], KNOT))
     report(name, dense, DENSE, knot)
     return fit(dense, DENSE, knot)
+
+
+def fit_lift(observations: Sequence[Observation], name: str) -> Parameters:
+    """The parameters of an encoder for queries in other languages."""
+    dense = [each for each in observations if each.signals.cosine is not None]
+    report(name, dense, FOREIGN_DENSE, penalty=FOREIGN_PENALTY)
+    return fit(dense, FOREIGN_DENSE, penalty=FOREIGN_PENALTY)
 
 
 def fit_other(observations: Sequence[Observation]) -> Parameters:
@@ -159,6 +178,10 @@ def search_all(args: argparse.Namespace) -> list[Observation]:
         assert encoder is not None
         with cached_encoder(encoder, args.cache) as cached:
             observations += search(collections, cached, COVERAGES, foreign=foreign)
+            for passages in (args.passages, LARGE) if foreign else ():
+                near = read_encyclopedias(args.pairs, passages, args.questions)
+                others = read_pairs(args.pairs, passages // 3, args.questions)
+                observations += search(near, cached, COVERAGES, foreign=foreign, others=others)
     return observations
 
 
@@ -168,22 +191,29 @@ def search(
     coverages: Sequence[float],
     *,
     foreign: bool,
+    others: Sequence[Collection] | None = None,
 ) -> Iterator[Observation]:
     """Search the store of each collection for its own questions, and for as many about something
     else. With `foreign`, only the collections whose questions are in other languages than English,
-    otherwise only those in English."""
+    otherwise only those in English. The passages about something else are from `others`; without
+    it, from the other collections."""
     began = time.monotonic()
+    if others is None:
+        others = collections
     searched = [each for each in collections if bool(language(each)) == foreign]
     for number, collection in enumerate(searched, start=1):
         chance = random.Random(collection.name)
-        others = [each for each in collections if not related(collection.name, each.name)]
-        if not others:
+        unrelated = [each for each in others if not related(collection.name, each.name)]
+        if not unrelated:
             continue
-        other, asking = draw_sources(collection, others, chance)
-        strange = sample_evenly(asking, len(collection.questions), chance)
+        other, asking = draw_sources(collection, unrelated, chance)
+        near = collection.strange
+        strange = near or sample_evenly(asking, len(collection.questions), chance)
         for each in observe(collection, other, strange, encoder, coverages=coverages, top=1):
-            # A passage with every word of a foreign query may be about it after all.
-            if each.own or not each.signals.has_every_word():
+            # A passage with every word of a foreign query may be about it after all. Words alone
+            # learn nothing from questions about other articles.
+            has_every_word = not each.own and each.signals.has_every_word()
+            if not has_every_word and not (near and each.signals.cosine is None):
                 yield each
         passed = time.monotonic() - began
         print(f"{number}/{len(searched)} {collection.name} ({passed:.0f} s)", flush=True)

@@ -12,7 +12,9 @@ import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from itertools import islice
+from math import log, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,6 +36,10 @@ _YEAR = 2025
 _SHORT_EVERY, _KEYWORDS_EVERY, _SPAN_EVERY = 5, 8, 12
 _KEYWORDS, _SPAN = 3, 6  # words
 _LONG_WORD = 4
+# Sources of questions that people asked about articles of an encyclopedia.
+ENCYCLOPEDIAS = ("arcd", "drcd", "iapp-wiki-qa", "jaquad")
+_NEAR = 0.01  # the share of the passages that may be from the same article as one of them
+_PIECE, _MOST_COMMON = 4, 0.05  # characters of a piece; the share of passages with a rare piece
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Collection:
     passages: Mapping[str, tuple[str, str]]  # title and text
     questions: Sequence[str]
     answers: Mapping[str, frozenset[str]]  # question -> ids of passages
+    strange: Sequence[str] = ()  # questions of the same source that no passage answers
 
 
 @dataclass(frozen=True)
@@ -75,19 +82,80 @@ def read_pairs(
     is made of one text, or of up to `most_joined`. Sources with too few texts or without a
     suitable license are left out. Pairs that kb-mini was not trained on come first, so
     that the questions are taken from these."""
+    sizes = [1 + number % most_joined for number in range(passages)]
+    return [
+        _from_pairs(source, pairs[: sum(sizes)], sizes, questions)
+        for source, pairs in _pairs_by_source(paths).items()
+        if len(pairs) >= sum(sizes)
+    ]
+
+
+def read_encyclopedias(paths: Sequence[Path], passages: int, questions: int) -> list[Collection]:
+    """A collection for each source in `ENCYCLOPEDIAS`, with questions about other articles. These
+    are harder to tell from its own ones than questions about software."""
+    collections = []
+    for source, pairs in _pairs_by_source(paths).items():
+        if source.partition(":")[0] not in ENCYCLOPEDIAS:
+            continue
+        held_out = sum(held_out_pair(text) for _, text in pairs)
+        strange, rest = split_articles(pairs, min(questions, held_out // 3))
+        if strange and len(rest) >= passages:
+            collection = _from_pairs(source, rest[:passages], [1] * passages, questions)
+            chance = random.Random(source)
+            asked = [_vary(number, *pair, chance) for number, pair in enumerate(strange)]
+            collections.append(replace(collection, strange=list(dict.fromkeys(asked))))
+    return collections
+
+
+def split_articles(
+    pairs: Sequence[tuple[str, str]], count: int
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The first `count` pairs with different passages, and the pairs about other articles: those
+    whose passages are not among the `_NEAR` most similar to one of these. Passages are similar if
+    they share rare pieces of four characters. Neither questions nor vectors are compared, because
+    the fit learns from these."""
+    texts = list(dict.fromkeys(text for _, text in pairs))
+    chosen = texts[:count]
+    containing: dict[str, list[str]] = {}
+    lengths: dict[str, float] = {}
+    for text in texts:
+        for piece in _pieces(text):
+            containing.setdefault(piece, []).append(text)
+    weights = {piece: log(len(texts) / len(each)) for piece, each in containing.items()}
+    for text in texts:
+        lengths[text] = sqrt(1.0 + sum(weights[piece] for piece in _pieces(text)))
+    near = set(chosen)
+    for text in chosen:
+        shared: dict[str, float] = {}
+        for piece in _pieces(text):
+            if len(containing[piece]) <= _MOST_COMMON * len(texts):
+                for other in containing[piece]:
+                    shared[other] = shared.get(other, 0.0) + weights[piece] / lengths[other]
+        near |= set(nlargest(max(1, round(_NEAR * len(texts))), shared, key=shared.__getitem__))
+    first = {text: (query, text) for query, text in reversed(pairs)}
+    return [first[text] for text in chosen], [pair for pair in pairs if pair[1] not in near]
+
+
+def _pieces(text: str) -> set[str]:
+    return {text[start : start + _PIECE] for start in range(len(text) - _PIECE + 1)}
+
+
+def _pairs_by_source(paths: Sequence[Path]) -> dict[str, list[tuple[str, str]]]:
+    """The pairs of each source with a suitable license, those that kb-mini has not learned first,
+    in a random order otherwise."""
     by_source: dict[str, list[tuple[str, str]]] = {}
     for path in paths:
         for line in read_lines(path):
-            source = f"{line['source']}:{line['lang']}" if "lang" in line else line["source"]
-            by_source.setdefault(source, []).append((line["query"], line["positive"]))
-    sizes = [1 + number % most_joined for number in range(passages)]
-    collections = []
-    for source, pairs in by_source.items():
-        if len(pairs) >= sum(sizes) and is_licensed(source.partition(":")[0]):
-            chosen = random.Random(source).sample(pairs, len(pairs))
-            chosen.sort(key=lambda pair: not held_out_pair(pair[1]))
-            collections.append(_from_pairs(source, chosen[: sum(sizes)], sizes, questions))
-    return collections
+            if is_licensed(line["source"]):
+                source = f"{line['source']}:{line['lang']}" if "lang" in line else line["source"]
+                by_source.setdefault(source, []).append((line["query"], line["positive"]))
+    return {
+        source: sorted(
+            random.Random(source).sample(pairs, len(pairs)),
+            key=lambda pair: not held_out_pair(pair[1]),
+        )
+        for source, pairs in by_source.items()
+    }
 
 
 def _from_pairs(

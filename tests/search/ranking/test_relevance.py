@@ -121,6 +121,26 @@ def test_queries_in_other_languages_have_parameters_of_their_own() -> None:
     )
 
 
+def test_cosines_of_other_languages_are_compared_with_the_other_candidates() -> None:
+    """On subjects that the encoder has not learned, passages about anything have high cosines."""
+    familiar = Signals(6.0, 1.0, 0.1, 1.0, 400, 0.56, 0.40, pieces=1.0, english=False)
+    unfamiliar = familiar._replace(typical=0.55)
+    for model in ("kb-mini", "kb-mini-multilingual"):
+        high, low = estimate(familiar, model) or 0, estimate(unfamiliar, model) or 1
+        assert high > 1.5 * low
+        # A list for dense retrieval alone is too short for a typical cosine.
+        assert low < (estimate(familiar._replace(typical=None), model) or 0) < 1.1 * high
+    english = familiar._replace(english=True)
+    assert estimate(english, "kb-mini") == estimate(english._replace(typical=0.55), "kb-mini")
+
+
+def test_words_of_other_languages_count_only_in_the_passage() -> None:
+    """A large store knows the words of most questions, whatever they are about."""
+    known = Signals(6.0, 1.0, 0.2, 2.0, 400, pieces=1.0, english=False)
+    assert estimate(known, None) == estimate(known._replace(known=0.3), None)
+    assert (estimate(known._replace(coverage=0.6), None) or 0) > (estimate(known, None) or 1)
+
+
 def test_a_model_calibrated_for_english_only_is_used_for_all_languages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,10 @@ from kb.search.ranking.relevance_parameters import ENGLISH, FOREIGN, Parameters
 from kb.values import NamedTuple
 
 _MAX_MARGIN = 0.25  # in a small store, larger margins occur by chance
+# A hit is compared with the other candidates only in part: in a small store about one subject, all
+# of them may be near.
+_LIFT_SHARE = 2 / 3
+_USUAL_TYPICAL = 0.41  # the median of `typical` in the fit for other languages than English
 _MAX_LOGIT = 30.0
 _LEAST_CHARS = 50  # shorter passages are equally unlikely to contain a word by chance
 _MOST_CHARS = 2_000  # the fit has seen few longer passages
@@ -68,7 +72,9 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `pieces`, `chars` and `short` describe the query
     and the passage; the others rise with better signals. `matched_words` is the match in words:
     half of a long query is stronger evidence than half of a short one. `high_cosine` is the part of
-    the cosine above `knot`. `pieces` and `covered_pieces` apply to queries in unspaced script."""
+    the cosine above `knot`. `lift` is the cosine less a part of the typical one: on subjects that
+    the encoder has not learned, all cosines are higher. `pieces` and `covered_pieces` apply to
+    queries in unspaced script."""
     words, known, coverage, matched, chars, cosine, typical, match, pieces, _ = signals
     share = _MEAN_MATCH * coverage if match is None else min(match, coverage)
     values = {
@@ -87,6 +93,7 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     if cosine is not None:
         values["cosine"] = cosine
         values["high_cosine"] = max(0.0, cosine - knot)
+        values["lift"] = cosine - _LIFT_SHARE * (_USUAL_TYPICAL if typical is None else typical)
         values["margin"] = 0.0 if typical is None else min(cosine - typical, _MAX_MARGIN)
     return values
 
