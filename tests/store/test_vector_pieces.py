@@ -12,7 +12,7 @@ from zlib import crc32
 
 import apsw
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kb import Filters, KnowledgeBase
@@ -67,12 +67,26 @@ def to_old_form(store: SqliteStore) -> None:
         connection.execute("DELETE FROM vector_pieces")
 
 
-@given(st.binary(max_size=40_000))
+def test_token_vectors_of_real_texts_are_deflated() -> None:
+    words = [random.Random(seed).randbytes(16) for seed in range(50)]
+    chance = random.Random(1)
+    tokens = token_codes.header("2-bit", 64, 200)
+    tokens += b"".join(chance.choice(words) for _ in range(200))
+    pieces = vector_pieces.split(tokens)
+    assert sum(map(len, pieces)) < len(tokens) / 2
+    assert vector_pieces._join(pieces) == tokens
+    assert vector_pieces._join(pieces[:-1]) != tokens
+
+
+@example(b"\xff")
+@example(random.Random(1).randbytes(16_000))
+@given(st.one_of(st.binary(max_size=40_000), st.binary(max_size=9).map(lambda data: data * 1500)))
 def test_pieces_are_short_and_complete(data: bytes) -> None:
     pieces = vector_pieces.split(data)
     assert all(0 < len(piece) <= 500 for piece in pieces)
     assert len(pieces) <= 64
-    assert b"".join(pieces) == data or not pieces
+    assert vector_pieces._join(pieces) == data or not pieces
+    assert sum(map(len, pieces)) <= len(data) or data[0] == 255
     assert vector_pieces.in_row(data) == (crc32(data).to_bytes(4, "little") if pieces else data)
 
 

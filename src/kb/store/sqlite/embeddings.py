@@ -346,7 +346,7 @@ def repack(connection: apsw.Connection, after: int, limit: int) -> int | None:
             "UPDATE embeddings SET dense = ?, sparse = ?, tokens = ? WHERE embedding_id = ?",
             (packed, *map(vector_pieces.in_row, parts.values()), embedding_id),
         )
-        new = {part: value for part, value in parts.items() if vector_pieces.split(value)}
+        new = {part: value for part, value in parts.items() if vector_pieces.is_divided(value)}
         vector_pieces.write(connection, model_id, chunk_id, **new)
     return rows[-1][0] if rows else None
 
