@@ -150,6 +150,29 @@ def answers(store: SqliteStore) -> list[Any]:
     return [[each.chunks for each in lists], sparse.chunks, matrices]
 
 
+def test_rows_share_pages(tmp_path: Path) -> None:
+    """Three vectors of 384 numbers to a page of 4 kB, and pieces without gaps."""
+    store = SqliteStore(tmp_path / "large.sqlite")
+    put(store, "a", *(f"text {number}" for number in range(300)))
+    spec = ModelSpec("large", "1", 384, frozenset({"dense", "sparse", "tokens"}), 64)
+    store.vectors.use_model(spec)
+    chance = random.Random(1)
+    for one in range(1, 301):
+        dense = array("f", [chance.gauss(0, 1) for _ in range(384)])
+        tokens = array("f", [chance.gauss(0, 1) for _ in range(64 * chance.randrange(20, 250))])
+        weights = {f"t{chance.randrange(5000)}": chance.uniform(0.1, 2) for _ in range(60)}
+        write_vectors(store, 1, [(one, Encoding(dense, weights, TokenVectors(64, tokens)))])
+    store.close()
+    sizes = {
+        name: (size, payload)
+        for name, size, payload in execute(
+            store, "SELECT name, sum(pgsize), sum(payload) FROM dbstat GROUP BY name"
+        )
+    }
+    assert sizes["embeddings"][0] / 300 < 1450
+    assert sizes["vector_pieces"][0] < 1.12 * sizes["vector_pieces"][1]
+
+
 def exported(store: SqliteStore) -> bytes:
     with KnowledgeBase(store.path) as kb:
         stream = io.BytesIO()
