@@ -1,8 +1,8 @@
 """`make bench`: how fast kb is, compared with a reference measured in the same run.
 
 python -m bench [section ...]
-sections: process profiles ingest formats long queries encoder dense sparse rerank hybrid threeway
-others scale bounds (all by default); million, which takes minutes, only if it is named
+sections: process profiles ingest disk formats long queries encoder dense sparse rerank hybrid
+threeway others scale bounds (all by default); million, which takes minutes, only if it is named
 
 `bounds` alone takes a minute or two. The exit status is 1 if a bound is exceeded; see
 `bench.bounds`.
@@ -25,6 +25,7 @@ import apsw
 from bench.bounds import COUNT, bounds, print_report
 from bench.corpus import Prose, passages, write_markdown
 from bench.dense import dense
+from bench.disk import disk
 from bench.encoder import encoder
 from bench.formats import formats, long
 from bench.hybrid import hybrid
@@ -204,6 +205,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "process": process,
     "profiles": profiles,
     "ingest": ingest,
+    "disk": lambda: disk(passage_store),
     "formats": formats,
     "long": long,
     "queries": latency,

@@ -85,3 +85,19 @@ def test_a_command_loads_no_other(here: Path) -> None:
 
 def test_help_needs_no_store(tmp_path: Path) -> None:
     assert "apsw" not in loaded("--help")
+
+
+@pytest.mark.parametrize(("setting", "used"), [(None, "1"), ("3", "3")])
+def test_numpy_starts_no_threads_that_a_search_does_not_use(
+    here: Path, monkeypatch: pytest.MonkeyPatch, setting: str | None, used: str
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", setting)
+    code = "import os, sys; from kb.cli.run import run; run(sys.argv[1:]); "
+    code += "print(os.environ['OPENBLAS_NUM_THREADS'], file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "search", "--mode", "lexical", "retry"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr.split() == [used]

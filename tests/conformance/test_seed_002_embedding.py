@@ -14,6 +14,7 @@ import pytest
 
 from kb.index import sparse_weights
 from kb.ports import ModelTraits
+from kb.store.sqlite import vector_pieces
 from kb.types import Encoding, TokenVectors
 from tests.conformance.seed_002 import Faulty, rows
 from tests.conftest import Clock
@@ -44,8 +45,13 @@ def test_r1_2_stored_as_token_and_weight(known: Any) -> None:
     kb = known(Weightless())
     kb.add("storm after storm")
     kb.embed()
-    stored = sparse_weights.from_text(rows(kb)[0][3])
-    assert stored == {"storm": pytest.approx(1.69315, rel=5e-3), "after": 1.0}
+    with sqlite_store(kb)._database.reading() as connection:
+        (stored,) = vector_pieces.read(connection, "sparse", 1, [1]).values()
+    assert isinstance(stored, bytes)
+    assert sparse_weights.from_text(stored) == {
+        "storm": pytest.approx(1.69315, rel=5e-3),
+        "after": 1.0,
+    }
 
 
 def test_r1_3_in_the_same_pass_as_the_dense_vector(known: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from kb.evaluation.corpus_store import EvaluationSetup, open_corpus
 from kb.evaluation.experiment import METHODS, method_names, parts_needed, run_experiment
 from kb.evaluation.metrics import Measure
 from kb.index.token_codes import FORMATS
+from kb.store.sqlite import vector_pieces
 from kb.store.sqlite.store import SqliteStore
 from kb.types import COMPARED, Encoding
 from tests.evaluation.qrels_folder import write_folder
@@ -206,8 +206,10 @@ def test_token_vectors_are_stored_in_the_configured_format(data: Path, tokens: s
     ) as store:
         assert isinstance(store, SqliteStore)
         with store._database.reading() as connection:
-            stored: list[Any] = connection.execute("SELECT tokens FROM embeddings").fetchall()
-        forms = {None if row is None else FORMATS[row[0]] for (row,) in stored}
+            ids = [one for (one,) in connection.execute("SELECT chunk_id FROM chunks")]
+            stored = vector_pieces.read(connection, "tokens", 1, ids)
+        forms: set[str | None] = {FORMATS[data[0]] for data in stored.values()}
+        forms = forms or {None}
         assert forms == {None if tokens == "none" else tokens}
     report = run_experiment(
         data, methods=("reranked",), measures=["MRR"], config=config, encoder=Weightless()

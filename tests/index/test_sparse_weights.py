@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from array import array
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.index import sparse_weights
+from kb.index import cosine, sparse_blocks, sparse_weights
+from kb.index.sparse_blocks import Block
 
 weights = st.dictionaries(
     st.text(min_size=1, max_size=9), st.floats(0, 1e30, allow_subnormal=False), max_size=30
@@ -42,3 +45,28 @@ def test_damaged_bytes_are_refused(noise: bytes, cut: int) -> None:
         with pytest.raises(ValueError, match=r".*"):
             sparse_weights.from_text(damaged)
     assert sparse_weights.from_text_or_empty(stored[:-1]) == {}
+
+
+@given(st.lists(st.floats(1e-6, 1e6), max_size=80), st.booleans())
+def test_blocks_of_postings_are_compressed_without_loss(weights: list[float], exact: bool) -> None:
+    rounded = [weight if exact else float(f"{weight:.3g}") for weight in weights]
+    places = array("H", range(len(weights)))
+    block = Block(bytearray(cosine.to_bytes(array("f", rounded))), places).to_bytes()
+    stored = sparse_blocks.compress(block)
+    assert sparse_blocks.expand(stored) == block
+    assert stored == block or len(stored) == 4 * len(weights) + 1
+
+
+def test_every_code_has_the_same_weight_with_and_without_numpy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = [code for code in range(900 * 72) if abs(code % 72 - 40) <= 22]
+    by_numpy = sparse_weights.weights_of(array("H", codes))
+    monkeypatch.delitem(sys.modules, "numpy")
+    assert sparse_weights.weights_of(array("H", codes)) == by_numpy
+    assert [sparse_weights.code_of(weight) for weight in by_numpy[::97]] == [*codes[::97]]
+
+
+@given(st.binary(max_size=300))
+def test_damaged_blocks_never_raise(stored: bytes) -> None:
+    assert isinstance(sparse_blocks.expand(stored), bytes)

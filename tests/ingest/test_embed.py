@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from kb import KnowledgeBase
 from kb.embedding.embedder import Embedder, EmbedProgress
 from kb.errors import InvalidRequest, ModelBroken, ModelError, ModelMismatch
-from kb.index import sparse_weights, token_codes
 from kb.models import manifest
 from kb.models.onnx_encoder import OnnxEncoder
 from kb.ports import Encoder
@@ -209,14 +208,13 @@ def test_progress(store: Watched) -> None:
 def test_more_parts_on_request(store: Watched) -> None:
     fill(store, 2)
     Embedder(store, Weightless(), want={"sparse", "tokens"}).run()
-    rows: Any = apsw.Connection(str(store.path)).execute(
-        "SELECT dense, sparse, tokens FROM embeddings"
-    )
-    for dense, sparse, tokens in rows:
-        assert len(bytes(dense)) == 64 * 4
-        weights = sparse_weights.from_text(bytes(sparse))
-        assert "number" in weights
-        assert len(token_codes.decode(bytes(tokens))) == len(weights)
+    vectors = store.vectors.dense_vectors(1, [1, 2])
+    weights = store.vectors.sparse_vectors(1, [1, 2])
+    tokens = store.vectors.token_vectors(1, [1, 2])
+    for one in (1, 2):
+        assert len(vectors[one]) == 64
+        assert "number" in weights[one]
+        assert len(tokens[one]) == len(weights[one])
 
 
 def test_truncated_texts_are_counted(store: Watched) -> None:

@@ -28,7 +28,7 @@ from tests.store.builders import sqlite_store
 
 TABLES = (
     "state", "roots", "documents", "document_tags", "removed_documents", "chunks", "models",
-    "embeddings",
+    "embeddings", "vector_pieces",
     "vector_changes", "vector_indexes", "text_changes", "sparse_terms", "sparse_segments",
     "sparse_postings", "sparse_chunks", "sparse_gone", "sparse_pending", "jobs", "sqlite_sequence",
 )  # fmt: skip

@@ -37,7 +37,7 @@ def test_a_sound_store_has_nothing_to_repair(path: Path) -> None:
 
 def test_every_column_is_known(path: Path) -> None:
     keys = {"only", "root_id", "doc_id", "chunk_id", "model_id", "embedding_id", "change",
-            "segment", "term_id", "posting", "job_id", "removed_id"}  # fmt: skip
+            "segment", "term_id", "posting", "job_id", "removed_id", "piece"}  # fmt: skip
     for table, column in damage.columns(path):
         assert column in column_checks.CELLS[table] or column in keys, f"{table}.{column}"
 

@@ -11,6 +11,7 @@ import pytest
 from kb import KnowledgeBase
 from kb.errors import BrokenImport
 from kb.index import sparse_weights, token_codes
+from kb.store.sqlite import vector_pieces
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ModelSpec, TokenVectors
 from tests import schemas
@@ -51,8 +52,11 @@ def test_sparse_and_tokens_may_come_later(store: SqliteStore) -> None:
     assert write_vectors(store, model_id, [(1, added)]) == 1
     with store._database.reading() as connection:
         rows = connection.execute("SELECT sparse, tokens, dense IS NULL FROM embeddings").fetchall()
+        pieces = vector_pieces.read(connection, "tokens", model_id, [1, 2])
     stored = sparse_weights.compress('{"東京":0.5}')
-    assert rows == [(stored, token_codes.encode(tokens), 0), (None, None, 0)]
+    kept = vector_pieces.in_row
+    assert rows == [(kept(stored), kept(token_codes.encode(tokens)), 0), (None, None, 0)]
+    assert pieces == {1: token_codes.encode(tokens)}
 
 
 # --- kept and dropped vectors ---------------------------------------------------------------------

@@ -22,7 +22,7 @@ from kb import KnowledgeBase
 from kb.errors import BrokenImport, InvalidRequest, ModelBroken, NotFound, StoreUnusable
 from kb.index import sparse_weights
 from kb.library.doctor import examine
-from kb.store.sqlite import segments
+from kb.store.sqlite import segments, vector_pieces
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, Filters, Finding, ModelSpec, ScoredChunk
 from tests.conftest import Clock
@@ -259,11 +259,9 @@ def test_weights_are_stored_with_three_digits(store: SqliteStore) -> None:
     put(store, "a", "one", "two", "three")
     write(store, {1: {"a": 0.53712, "zero": 0.0, "tiny": 1e-60}, 2: {}})
     with store._database.reading() as connection:
-        rows: list[Any] = connection.execute(
-            "SELECT sparse FROM embeddings ORDER BY chunk_id"
-        ).fetchall()
-    assert rows == [(sparse_weights.compress('{"a":0.537}'),), ("{}",)]
-    assert sparse_weights.decimals(rows[0][0]) == {"a": 0.537}
+        stored = vector_pieces.read(connection, "sparse", 1, [1, 2, 3])
+    assert stored == {1: sparse_weights.compress('{"a":0.537}'), 2: "{}"}
+    assert sparse_weights.decimals(stored[1]) == {"a": 0.537}
     assert store.vectors.sparse_vectors(1, [1, 2, 3]) == {1: {"a": float(np.float32(0.537))}, 2: {}}
 
 
@@ -558,5 +556,5 @@ def test_compacting_rewrites_the_weights_of_older_versions(store: SqliteStore) -
     assert store.vectors.sparse_vectors(1, [1, 2, 3]) == before
     assert store.vectors.version() == version  # nothing has to be built again
     with store._database.reading() as connection:
-        kinds = connection.execute("SELECT typeof(sparse) FROM embeddings ORDER BY chunk_id")
-        assert kinds.fetchall() == [("blob",), ("text",), ("text",)]
+        stored = vector_pieces.read(connection, "sparse", 1, [1, 2, 3])
+        assert [type(each) for each in stored.values()] == [bytes, str, str]

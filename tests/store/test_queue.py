@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kb import processes
 from kb.index import token_codes
+from kb.store.sqlite import vector_pieces
 from kb.store.sqlite.store import SqliteStore
 from kb.types import Encoding, ModelSpec, Outcome, TokenVectors
 from tests.conftest import Clock
@@ -88,9 +88,9 @@ def test_token_vectors_in_the_format_of_the_setting(tmp_path: Path, form: str) -
     put(store, "a", "text")
     store.vectors.use_model(SPEC)
     store.queue.finish(store.queue.start_job(1), 1, [made(1)])
-    row = apsw.Connection(str(store.path)).execute("SELECT tokens FROM embeddings").fetchone()
-    assert row is not None
-    assert token_codes.parse_header(bytes(row[0]))[0] == ("2-bit" if form == "none" else form)
+    with store._database.reading() as connection:
+        (stored,) = vector_pieces.read(connection, "tokens", 1, [1]).values()
+    assert token_codes.parse_header(stored)[0] == ("2-bit" if form == "none" else form)
     store.close()
 
 

@@ -3,6 +3,7 @@ Does not load click (see `kb.cli.arguments`)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from kb.cli import output
@@ -43,6 +44,9 @@ def run_search(
     **options: Any,
 ) -> None:
     """Search and print the hits. The parameters are those of `kb search`."""
+    # numpy starts a thread for every core, which takes longer than the rest of its import. A search
+    # uses none of them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     form = HitOutput(jsonl, paths, files, null)
     form.check(json=invocation.json)
     changed: dict[str, Any] = dict(_parse_setting(text) for text in settings)

@@ -1,7 +1,9 @@
 """Postings of sparse vectors as bytes: a block for each term of a segment, and dot products over
 them.
 
-A block has n float32 weights, then the positions of n chunks in 16 bits, little-endian.
+A block has n float32 weights, then the positions of n chunks in 16 bits, little-endian. `compress`
+writes the weights in 16 bits too, as `sparse_weights` does, and a byte at the end, by whose odd
+length `expand` recognizes it.
 """
 
 from __future__ import annotations
@@ -55,6 +57,26 @@ def invert(vectors: Iterable[Weights]) -> dict[str, Block]:
             block.weights.extend(data[4 * at : 4 * at + 4])
             block.places.append(place)
     return made
+
+
+def compress(block: bytes) -> bytes:
+    """A block in two thirds of its space, with the same weights; the block itself if a weight has
+    more than three digits."""
+    count = len(block) // 6
+    codes = [sparse_weights.code_of(weight) for weight in cosine.from_bytes(block[: 4 * count])]
+    if None in codes:
+        return block
+    numbers = array("H", [code for code in codes if code is not None])
+    return sparse_weights.pack(numbers) + block[4 * count :] + b"\0"
+
+
+def expand(stored: bytes) -> bytes:
+    """The block that was compressed. What is not compressed is returned as it is."""
+    if len(stored) % 2 == 0:
+        return stored
+    half = len(stored) // 4 * 2
+    codes = sparse_weights.unpack("H", stored[:half])
+    return cosine.to_bytes(sparse_weights.weights_of(codes)) + stored[half:-1]
 
 
 def add(block: Block, data: bytes, moved: Sequence[int]) -> None:

@@ -1,5 +1,5 @@
-"""Text in encodings older than UTF-8: Windows-1252 (and so Latin-1), and those of Chinese, Japanese,
-Korean, Cyrillic, Greek and Hebrew.
+"""Text in encodings older than UTF-8: Windows-1252 (and so Latin-1), and those of Chinese,
+Japanese, Korean, Cyrillic, Greek and Hebrew.
 
 Pure. The encoding of bytes can only be inferred. An encoding is accepted if all bytes are valid in
 it, and if the result consists of the characters that texts in its language have. Shift-JIS, GB18030

@@ -35,7 +35,7 @@ from kb.store.sqlite import column_checks
 from kb.types import KINDS, SCOPES, TRUSTS, JsonDict
 
 SCHEMA = "export.v1"
-STORE_SCHEMA = 14  # the schema of the SQLite store, whose columns the records have
+STORE_SCHEMA = 15  # the schema of the SQLite store, whose columns the records have
 
 # The types that each field may have. Every column of the tables is listed in order, which a test
 # checks. `tags` and `embeddings` come from separate tables; only complete embeddings are exported.

@@ -19,6 +19,7 @@ word_files         the files of the word index, and when they are merged
 
 vectors            the vectors port
 embeddings         models and embeddings as rows
+vector_pieces      sparse and token vectors in pieces
 model_switch       replacing the vectors of one model with those of another
 visibility         which chunks a search over arrays may return
 dense              the dense index: chooses among the backends

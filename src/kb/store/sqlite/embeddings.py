@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from kb.errors import NotFound, check_choice
-from kb.index import cosine, sparse_weights, token_codes
+from kb.index import cosine, dense_codes, sparse_weights, token_codes
 from kb.store.model_rows import (
     ATTEMPTS,
     Due,
@@ -21,7 +21,7 @@ from kb.store.model_rows import (
     status_of,
     with_counts,
 )
-from kb.store.sqlite import column_checks
+from kb.store.sqlite import column_checks, vector_pieces
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.snapshot_cache import once, store_state
@@ -305,17 +305,23 @@ def put(
     weights: str | None,
     tokens: bytes | None,
     error: str | None = None,
-) -> None:
+) -> bool:
     """Write the vectors of a chunk. `error` is the reason why a part is missing, and counts as a
-    failed attempt."""
+    failed attempt. Returns False if the chunk is gone."""
+    sparse = stored_weights(weights)
     connection.execute(
         "INSERT INTO embeddings (model_id, chunk_id, state, attempts, embedded_at, error, dense, "
         "sparse, tokens) SELECT ?1, ?2, 'ready', ?7 IS NOT NULL, ?3, ?7, ?4, ?5, ?6 "
         "WHERE EXISTS (SELECT 1 FROM chunks WHERE chunk_id = ?2) "
         "ON CONFLICT DO UPDATE SET state = 'ready', attempts = ?7 IS NOT NULL, error = ?7, "
         "embedded_at = ?3, dense = ?4, sparse = ?5, tokens = ?6",
-        (model_id, chunk_id, now, dense, stored_weights(weights), tokens, error),
-    )
+        (model_id, chunk_id, now, dense_codes.pack(dense), vector_pieces.in_row(sparse),
+         vector_pieces.in_row(tokens), error),
+    )  # fmt: skip
+    if not connection.changes():
+        return False
+    vector_pieces.write(connection, model_id, chunk_id, sparse=sparse, tokens=tokens)
+    return True
 
 
 def stored_weights(text: str | None) -> sparse_weights.Stored | None:
@@ -323,21 +329,34 @@ def stored_weights(text: str | None) -> sparse_weights.Stored | None:
     return None if text is None else sparse_weights.compress(text)
 
 
-def compress_weights(connection: apsw.Connection, after: int, limit: int) -> int | None:
-    """Rewrite sparse vectors that older versions stored as JSON, of `limit` embeddings after this
-    one. Returns the last of them, or None if there are no more. Their weights do not change, so
-    the caller disables triggers."""
+def repack(connection: apsw.Connection, after: int, limit: int) -> int | None:
+    """Rewrite vectors of older versions, which take more space, of `limit` embeddings after this
+    one. Returns the last of them, or None if there are no more. Their numbers do not change, so the
+    caller disables triggers."""
     rows: list[Any] = connection.execute(
-        "SELECT embedding_id, sparse FROM embeddings WHERE embedding_id > ? "
-        "AND typeof(sparse) = 'text' ORDER BY 1 LIMIT ?",
+        "SELECT embedding_id, model_id, chunk_id, dense, sparse, tokens FROM embeddings "
+        "WHERE embedding_id > ? AND (length(dense) % 2 = 0 OR length(sparse) <> 4 "
+        "OR length(tokens) <> 4) ORDER BY 1 LIMIT ?",
         (after, limit),
     ).fetchall()
-    packed = []
-    for embedding_id, text in rows:
-        with suppress(ValueError, TypeError, AttributeError, RecursionError):  # damaged
-            packed.append((sparse_weights.compress(text), embedding_id))
-    connection.executemany("UPDATE embeddings SET sparse = ? WHERE embedding_id = ?", packed)
+    for embedding_id, model_id, chunk_id, dense, sparse, tokens in rows:
+        parts = {"sparse": _compressed(sparse), "tokens": tokens}
+        packed = dense_codes.pack(dense) if isinstance(dense, bytes) else dense
+        connection.execute(
+            "UPDATE embeddings SET dense = ?, sparse = ?, tokens = ? WHERE embedding_id = ?",
+            (packed, *map(vector_pieces.in_row, parts.values()), embedding_id),
+        )
+        new = {part: value for part, value in parts.items() if vector_pieces.is_divided(value)}
+        vector_pieces.write(connection, model_id, chunk_id, **new)
     return rows[-1][0] if rows else None
+
+
+def _compressed(sparse: Any) -> Any:
+    """A sparse vector that an older version stored as JSON, as bytes."""
+    if isinstance(sparse, str):
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):  # damaged
+            return stored_weights(sparse)
+    return sparse
 
 
 def fail(
@@ -385,13 +404,15 @@ def dense_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, Vector[float]]:
     stored = dense_bytes(connection, model_id, list(chunk_ids))
-    return {chunk_id: cosine.from_bytes(dense) for chunk_id, dense in stored.items()}
+    return {
+        chunk_id: cosine.from_bytes(dense_codes.unpack(dense)) for chunk_id, dense in stored.items()
+    }
 
 
 def dense_bytes(
     connection: apsw.Connection, model_id: int, chunk_ids: Sequence[int]
 ) -> dict[int, bytes]:
-    """The vectors of these chunks as they are stored."""
+    """The vectors of these chunks as they are stored: see `dense_codes`."""
     rows: Any = connection.execute(
         "SELECT chunk_id, dense FROM embeddings WHERE chunk_id IN (SELECT value FROM json_each(?)) "
         "AND model_id = ? AND state = 'ready'",
@@ -403,28 +424,15 @@ def dense_bytes(
 def sparse_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, sparse_weights.Weights]:
-    return {one: sparse_weights.from_text_or_empty(text) for one, text in _parts_of(
-        connection, "sparse", model_id, chunk_ids)}  # fmt: skip
+    stored = vector_pieces.read(connection, "sparse", model_id, chunk_ids)
+    return {chunk_id: sparse_weights.from_text_or_empty(text) for chunk_id, text in stored.items()}
 
 
 def token_vectors(
     connection: apsw.Connection, model_id: int, chunk_ids: Iterable[int]
 ) -> dict[int, TokenVectors]:
-    rows = list(_parts_of(connection, "tokens", model_id, chunk_ids))
-    decoded = token_codes.decode_all([data for _, data in rows])
-    return dict(zip((chunk_id for chunk_id, _ in rows), decoded, strict=True))
-
-
-def _parts_of(
-    connection: apsw.Connection, column: str, model_id: int, chunk_ids: Iterable[int]
-) -> Iterator[tuple[int, Any]]:
-    rows: Iterator[Any] = connection.execute(
-        f"SELECT chunk_id, {column} FROM embeddings WHERE chunk_id IN "
-        "(SELECT value FROM json_each(?)) AND model_id = ? AND state = 'ready' "
-        f"AND {column} IS NOT NULL",
-        (json.dumps(list(chunk_ids)), model_id),
-    )
-    return rows
+    stored = vector_pieces.read(connection, "tokens", model_id, chunk_ids)
+    return dict(zip(stored, token_codes.decode_all(list(stored.values())), strict=True))
 
 
 def chunks_with(
@@ -447,7 +455,7 @@ def ready(connection: apsw.Connection, model_id: int) -> Iterator[tuple[int, byt
         "ORDER BY chunk_id",
         (model_id,),
     )
-    return rows
+    return ((chunk_id, dense_codes.unpack(dense)) for chunk_id, dense in rows)
 
 
 # --- changes --------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from typing import Any
 import apsw
 
 from kb import __version__
-from kb.index import sparse_weights
+from kb.index import dense_codes, sparse_weights
 from kb.store import export_format
+from kb.store.sqlite import vector_pieces
 from kb.store.sqlite.functions import scalar
 from kb.types import JsonDict
 
@@ -77,6 +78,12 @@ def _embeddings(connection: apsw.Connection, chunk_id: int) -> list[JsonDict]:
     )
     embeddings = [dict(zip(export_format.EMBEDDING, row, strict=True)) for row in rows]
     for each in embeddings:
+        each["dense"] = dense_codes.unpack(each["dense"])
+        for part in ("sparse", "tokens"):
+            if vector_pieces.is_checksum(each[part]):
+                pieces = vector_pieces.read(connection, part, each["model_id"], [chunk_id])
+                each[part] = pieces[chunk_id]
         stored = each["sparse"]
-        each["sparse"] = stored and dict(sorted(sparse_weights.decimals(stored).items()))
+        weights = {} if stored is None else sparse_weights.decimals(stored)
+        each["sparse"] = None if stored is None else dict(sorted(weights.items()))
     return embeddings

@@ -13,7 +13,7 @@ import apsw
 from kb import atomic
 from kb.errors import DiskFull, StoreUnusable
 from kb.store import export_format, import_rows
-from kb.store.sqlite import embeddings, export_rows, schema
+from kb.store.sqlite import embeddings, export_rows, schema, segments
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.functions import scalar
 from kb.store.sqlite.import_rows import SqliteTarget
@@ -69,17 +69,18 @@ class SqliteMaintenance:
 
     def compact(self) -> int:
         before = self.size_bytes()
-        self._compress_weights()
+        self._repack_vectors()
         self._database.compact()
         self._words.build()
         return max(0, before - self.size_bytes())
 
-    def _compress_weights(self) -> None:
-        """Rewrite the sparse vectors of older versions, a few thousand in a transaction."""
-        last: int | None = 0
-        while last is not None:
-            with self._database.writing() as connection, without_triggers(connection):
-                last = embeddings.compress_weights(connection, last, limit=4000)
+    def _repack_vectors(self) -> None:
+        """Rewrite the vectors of older versions, a few thousand in a transaction."""
+        for repack, limit in ((embeddings.repack, 4000), (segments.repack, 20_000)):
+            last: int | None = 0
+            while last is not None:
+                with self._database.writing() as connection, without_triggers(connection):
+                    last = repack(connection, last, limit)
 
     def backup(self, target: Path, *, overwrite: bool, on_progress: OnProgress) -> None:
         store = self._database.path

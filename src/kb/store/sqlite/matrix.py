@@ -21,7 +21,7 @@ import apsw
 
 from kb import deadline
 from kb.errors import StoreUnusable
-from kb.index import cosine, int8_codes, vector_lists
+from kb.index import cosine, dense_codes, int8_codes, vector_lists
 from kb.index.int8_codes import Candidates
 from kb.index.rescoring import rescore
 from kb.store.sqlite import embeddings
@@ -294,13 +294,16 @@ def _by_codes(
 def _read_vectors(
     connection: apsw.Connection, matrix: Matrix, ids: Sequence[int]
 ) -> dict[int, bytes]:
-    """The vectors of these chunks, as they are stored. They are cached, because searches often
+    """The vectors of these chunks as float32 numbers. They are cached, because searches often
     read the same ones."""
     recent = matrix.recent
     stored = {one: vector for one in ids if (vector := recent.get(one)) is not None}
     if missing := [one for one in ids if one not in stored]:
-        read = embeddings.dense_bytes(connection, matrix.model_id, missing)
-        if (len(recent) + len(read)) * 4 * matrix.new_rows.shape[1] > _CACHE_BYTES:
+        packed = embeddings.dense_bytes(connection, matrix.model_id, missing)
+        dimension = matrix.new_rows.shape[1]
+        vectors = dense_codes.unpack_all(list(packed.values()), dimension)
+        read = dict(zip(packed, vectors, strict=True))
+        if (len(recent) + len(read)) * 4 * dimension > _CACHE_BYTES:
             recent.clear()
         recent.update(read)
         stored |= read

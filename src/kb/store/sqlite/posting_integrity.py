@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from kb.index import cosine, sparse_weights
-from kb.store.sqlite import segments
+from kb.store.sqlite import segments, vector_pieces
 from kb.store.sqlite.functions import scalar
 
 # Chunks with a sparse vector that are not in exactly one segment, and the reverse.
@@ -80,13 +80,12 @@ def _sums(
 
 
 def _expected_sums(connection: apsw.Connection, segment: int, model_id: int) -> dict[int, int]:
-    rows: Any = connection.execute(
-        "SELECT e.chunk_id, e.sparse FROM sparse_chunks c CROSS JOIN embeddings e "
-        "ON e.chunk_id = c.chunk_id AND e.model_id = c.model_id "
-        "WHERE c.segment = ? AND c.model_id = ?",
-        (segment, model_id),
+    rows = connection.execute(
+        "SELECT chunk_id FROM sparse_chunks WHERE segment = ? AND model_id = ?", (segment, model_id)
     )
+    ids = [int(str(chunk_id)) for (chunk_id,) in rows]
+    stored = vector_pieces.read(connection, "sparse", model_id, ids)
     return {
         chunk_id: sum(hash(pair) for pair in sparse_weights.from_text_or_empty(text).items())
-        for chunk_id, text in rows
+        for chunk_id, text in stored.items()
     }

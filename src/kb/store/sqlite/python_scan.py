@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from kb.index import cosine as scoring
+from kb.index import dense_codes
 from kb.store.sqlite import embeddings
 from kb.store.sqlite.visibility import Visible
 from kb.types import StoredModel, Vector
@@ -49,9 +50,9 @@ def nearest(
 def _rows(connection: apsw.Connection, model_id: int, seen: Visible) -> Iterator[tuple[int, bytes]]:
     if seen.select is None:
         return embeddings.ready(connection, model_id)
-    rows: Iterator[Any] = connection.execute(
+    rows: Any = connection.execute(
         f"SELECT chunk_id, dense FROM embeddings WHERE chunk_id IN ({seen.select}) "
         "AND model_id = ? AND state = 'ready'",
         (*seen.params, model_id),
     )
-    return rows
+    return ((chunk_id, dense_codes.unpack(dense)) for chunk_id, dense in rows)

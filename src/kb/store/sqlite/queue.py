@@ -20,7 +20,7 @@ from kb import processes
 from kb.errors import NotFound
 from kb.index import cosine
 from kb.store.model_rows import ATTEMPTS, Due, due_at, pack_parts
-from kb.store.sqlite import embeddings
+from kb.store.sqlite import embeddings, vector_pieces
 from kb.store.sqlite import filters as where
 from kb.store.sqlite.functions import scalar
 from kb.text.timestamps import utc_timestamp
@@ -178,13 +178,14 @@ def finish(
         lacks = _lacks(connection, model_id, one.chunk_id)
         if lacks is not None:
             if lacks & one.want:
-                _fill(connection, model_id, one, stamp, token_format)
+                _fill(connection, model_id, one, lacks, stamp, token_format)
                 filled += one.error is None
         elif one.encoding is None:
             embeddings.fail(connection, model_id, [one.chunk_id], one.error or "", stamp)
         else:
-            _put(connection, model_id, one, one.encoding, stamp, dimension, token_format)
-            embedded += connection.changes()
+            embedded += _put(
+                connection, model_id, one, one.encoding, stamp, dimension, token_format
+            )
     finished = {one.chunk_id for one in outcomes}
     left = [one for one in _ids(connection, job_id) if one not in finished]
     connection.execute(
@@ -209,33 +210,40 @@ def _lacks(connection: apsw.Connection, model_id: int, chunk_id: int) -> set[str
 def _put(
     connection: apsw.Connection, model_id: int, one: Outcome, encoding: Encoding, stamp: str,
     dimension: int, token_format: str,
-) -> None:  # fmt: skip
+) -> bool:  # fmt: skip
     given = array("f") if encoding.dense is None else encoding.dense
     dense = cosine.to_bytes(cosine.unit_vector(given, dimension))
     weights, tokens = pack_parts(encoding, token_format)
-    embeddings.put(
+    return embeddings.put(
         connection, model_id, one.chunk_id, stamp, dense, weights, tokens, error=one.error
     )
 
 
 def _fill(
-    connection: apsw.Connection, model_id: int, one: Outcome, stamp: str, token_format: str
+    connection: apsw.Connection,
+    model_id: int,
+    one: Outcome,
+    lacks: Set[str],
+    stamp: str,
+    token_format: str,
 ) -> None:
-    """Add missing parts and keep existing ones. An incomplete attempt is counted."""
+    """Add the parts that are missing and keep existing ones. An incomplete attempt is counted."""
     weights, tokens = pack_parts(one.encoding or Encoding(), token_format)
+    parts = {"sparse": embeddings.stored_weights(weights), "tokens": tokens}
     connection.execute(
         "UPDATE embeddings SET sparse = coalesce(sparse, ?1), tokens = coalesce(tokens, ?2), "
         "embedded_at = ?3, error = ?4, attempts = iif(?4 IS NULL, 0, attempts + 1) "
         "WHERE model_id = ?5 AND chunk_id = ?6",
         (
-            embeddings.stored_weights(weights),
-            tokens,
+            *map(vector_pieces.in_row, parts.values()),
             stamp,
             one.error,
             model_id,
             one.chunk_id,
         ),
     )
+    new = {part: value for part, value in parts.items() if part in lacks}
+    vector_pieces.write(connection, model_id, one.chunk_id, **new)
 
 
 # --- jobs and failures ----------------------------------------------------------------------------

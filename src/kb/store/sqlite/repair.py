@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from kb.store.sqlite import column_checks, documents, segments, vector_integrity
+from kb.store.sqlite import column_checks, documents, segments, vector_integrity, vector_pieces
 from kb.store.sqlite.column_checks import Fault
 from kb.store.sqlite.functions import scalar
 
@@ -67,6 +67,7 @@ def _repair(connection: apsw.Connection, faults: dict[str, list[Fault]]) -> Repa
     _models(connection, faults["models"])
     _delete(connection, "jobs", "job_id", faults["jobs"])
     _delete(connection, "embeddings", "embedding_id", faults["embeddings"])
+    _delete(connection, "vector_pieces", "piece", faults["vector_pieces"])
     lost = _roots(connection, faults["roots"])
     lost += _documents(connection, faults["documents"])
     notes, ownerless = _chunks(connection, faults["chunks"])
@@ -80,6 +81,7 @@ def _repair(connection: apsw.Connection, faults: dict[str, list[Fault]]) -> Repa
         segments.rebuild(connection)
     if ownerless or faults["document_tags"]:
         _read_again(connection, "root_id IS NOT NULL")
+    vector_pieces.delete_unused(connection)
     begin_text_changes(connection)
     vector_integrity.recount(connection)
     documents.count_change(connection)

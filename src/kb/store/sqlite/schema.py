@@ -8,7 +8,7 @@ from kb.errors import StoreTooNew, StoreUnusable
 from kb.store.sqlite.functions import register_derived
 
 APPLICATION_ID = 0x6B622E31  # "kb.1", in the header of every store
-VERSION = 14  # the newest migration
+VERSION = 15  # the newest migration
 
 
 def version(connection: apsw.Connection, path: str) -> int:
@@ -67,7 +67,9 @@ def add_newer_tables(connection: apsw.Connection) -> None:
 _COLUMNS = {  # tables that are read even if the store has no model and no import
     "models": "model_id, name, version, dimension, token_dimension, role, ready, failed, sparse, "
     "tokens, source, marks",
-    "embeddings": "model_id, chunk_id, state, embedded_at, error, dense, sparse, tokens",
+    "embeddings": "embedding_id INTEGER PRIMARY KEY, model_id, chunk_id, state, embedded_at, "
+    "error, dense, sparse, tokens",
+    "vector_pieces": "piece INTEGER PRIMARY KEY, data",
     "vector_changes": "change INTEGER PRIMARY KEY, model_id, chunk_id, stamp",
     "vector_indexes": "name, model_id, change, stamp",
     "text_changes": "change INTEGER PRIMARY KEY, chunk_id, stamp",

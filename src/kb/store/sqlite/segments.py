@@ -18,6 +18,7 @@ import apsw
 from kb.index import sparse_blocks, sparse_weights
 from kb.index.sparse_blocks import Block, invert
 from kb.index.sparse_weights import Weights
+from kb.store.sqlite import vector_pieces
 from kb.store.sqlite.functions import scalar
 
 FEW = 128  # with fewer pending chunks, no segment is written: searches read their vectors
@@ -56,16 +57,16 @@ def flush(connection: apsw.Connection, model_id: int, *, least: int | None = Non
         connection, "SELECT count(*) FROM sparse_pending WHERE model_id = ?", (model_id,)
     )
     while waiting >= max(1, FEW if least is None else least):
-        rows: list[Any] = connection.execute(
-            "SELECT p.chunk_id, e.sparse FROM sparse_pending p "
-            "LEFT JOIN embeddings e ON e.chunk_id = p.chunk_id AND e.model_id = p.model_id "
-            "WHERE p.model_id = ? ORDER BY 1 LIMIT ?",
+        rows = connection.execute(
+            "SELECT chunk_id FROM sparse_pending WHERE model_id = ? ORDER BY 1 LIMIT ?",
             (model_id, MOST),
-        ).fetchall()
-        vectors = [sparse_weights.from_text_or_empty(text) for _, text in rows]
-        _add(connection, model_id, [chunk_id for chunk_id, _ in rows], vectors)
+        )
+        ids = [int(str(chunk_id)) for (chunk_id,) in rows]
+        stored = vector_pieces.read(connection, "sparse", model_id, ids)
+        vectors = [sparse_weights.from_text_or_empty(stored.get(one)) for one in ids]
+        _add(connection, model_id, ids, vectors)
         tidy(connection, model_id)
-        waiting -= len(rows)
+        waiting -= len(ids)
 
 
 def _add(
@@ -103,7 +104,10 @@ def _write(
     segment = connection.last_insert_rowid()
     connection.executemany(
         "INSERT INTO sparse_postings VALUES (?, ?)",
-        ((segment << 32 | term_id, blocks[term_id].to_bytes()) for term_id in sorted(blocks)),
+        (
+            (segment << 32 | term_id, sparse_blocks.compress(blocks[term_id].to_bytes()))
+            for term_id in sorted(blocks)
+        ),
     )
     connection.executemany(
         "INSERT INTO sparse_chunks VALUES (?, ?, ?) "
@@ -179,7 +183,22 @@ def postings(connection: apsw.Connection, segment: int) -> Iterator[tuple[int, b
         "SELECT posting, block FROM sparse_postings WHERE posting BETWEEN ? AND ?",
         (segment << 32, segment << 32 | _TERM),
     )
-    return rows
+    return ((posting, sparse_blocks.expand(block)) for posting, block in rows)
+
+
+def repack(connection: apsw.Connection, after: int, limit: int) -> int | None:
+    """Compress postings of older versions, at most `limit` after this one. Returns the last of
+    them, or None if there are no more."""
+    rows: list[Any] = connection.execute(
+        "SELECT posting, block FROM sparse_postings WHERE posting > ? AND length(block) % 2 = 0 "
+        "ORDER BY 1 LIMIT ?",
+        (after, limit),
+    ).fetchall()
+    connection.executemany(
+        "UPDATE sparse_postings SET block = ? WHERE posting = ?",
+        [(sparse_blocks.compress(block), posting) for posting, block in rows],
+    )
+    return rows[-1][0] if rows else None
 
 
 # --- everything -----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from kb.index import cosine, sparse_blocks, sparse_weights
 from kb.index.selection import best_chunks
 from kb.index.sparse_blocks import Block, Row, TermPostings, chain, invert, join
 from kb.store.sqlite import dense as dense_index
-from kb.store.sqlite import embeddings
+from kb.store.sqlite import embeddings, vector_pieces
 from kb.store.sqlite.embeddings import Mark
 from kb.store.sqlite.snapshot_cache import store_state
 from kb.store.sqlite.visibility import FilterCache, Visible, chunk_ids, visible
@@ -208,11 +208,9 @@ def _deleted_positions(
 
 
 def _waiting(connection: apsw.Connection, model_id: int) -> dict[int, sparse_weights.Stored]:
-    return dict(connection.execute(
-        "SELECT p.chunk_id, e.sparse FROM sparse_pending p JOIN embeddings e "
-        "ON e.chunk_id = p.chunk_id AND e.model_id = p.model_id WHERE p.model_id = ? ORDER BY 1",
-        (model_id,),
-    ))  # fmt: skip
+    sql = "SELECT chunk_id FROM sparse_pending WHERE model_id = ?"
+    ids = [int(str(chunk_id)) for (chunk_id,) in connection.execute(sql, (model_id,))]
+    return vector_pieces.read(connection, "sparse", model_id, ids)
 
 
 # --- searching ------------------------------------------------------------------------------------
@@ -237,7 +235,8 @@ def _read_blocks(
         json.dumps(terms, ensure_ascii=False), json.dumps(list(state.starts)),
     ))  # fmt: skip
     for term, segment, data in rows:
-        stored.setdefault(term, []).append((data, state.starts[segment]))
+        block = sparse_blocks.expand(data)
+        stored.setdefault(term, []).append((block, state.starts[segment]))
     for blocks in stored.values():
         blocks.sort(key=itemgetter(1))
     return stored

@@ -8,6 +8,7 @@ writing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,22 +112,22 @@ def rebuild(connection: apsw.Connection, model: StoredModel) -> None:
         f"CREATE VIRTUAL TABLE {TABLE} USING vec0 (chunk_id INTEGER PRIMARY KEY, "
         f"embedding float[{model.dimension}] distance_metric=cosine)"
     )
-    connection.execute(
-        f"INSERT INTO {TABLE} (chunk_id, embedding) SELECT chunk_id, dense FROM embeddings "
-        "WHERE model_id = ? AND state = 'ready' ORDER BY chunk_id",
-        (model.model_id,),
-    )
+    _insert(connection, embeddings.ready(connection, model.model_id))
     _note(connection, model.model_id)
 
 
 def _follow(connection: apsw.Connection, model_id: int, since: Mark) -> None:
-    changed = [(chunk_id,) for chunk_id in embeddings.changed_chunks(connection, model_id, since)]
-    connection.executemany(f"DELETE FROM {TABLE} WHERE chunk_id = ?", changed)
+    changed = embeddings.changed_chunks(connection, model_id, since)
     connection.executemany(
-        f"INSERT INTO {TABLE} (chunk_id, embedding) SELECT chunk_id, dense FROM embeddings "
-        f"WHERE chunk_id = ? AND model_id = {model_id:d} AND state = 'ready'",
-        changed,
+        f"DELETE FROM {TABLE} WHERE chunk_id = ?", [(chunk_id,) for chunk_id in changed]
     )
+    vectors = embeddings.dense_vectors(connection, model_id, changed)
+    rows = ((chunk_id, cosine.to_bytes(vector)) for chunk_id, vector in vectors.items())
+    _insert(connection, rows)
+
+
+def _insert(connection: apsw.Connection, vectors: Iterable[tuple[int, bytes]]) -> None:
+    connection.executemany(f"INSERT INTO {TABLE} (chunk_id, embedding) VALUES (?, ?)", vectors)
 
 
 def _note(connection: apsw.Connection, model_id: int) -> None:

@@ -11,8 +11,15 @@ from typing import Any, NamedTuple
 import apsw
 
 from kb.errors import StoreUnusable
-from kb.index import cosine, sparse_weights, token_codes
-from kb.store.sqlite import embeddings, matrix_file, posting_integrity, segments, vec0
+from kb.index import cosine, dense_codes, sparse_weights, token_codes
+from kb.store.sqlite import (
+    embeddings,
+    matrix_file,
+    posting_integrity,
+    segments,
+    vec0,
+    vector_pieces,
+)
 from kb.store.sqlite.connection import Database
 from kb.store.sqlite.dense import DenseIndex, numpy_is_there
 from kb.store.sqlite.functions import scalar
@@ -193,10 +200,20 @@ def _find_damaged(
     looked_at, wrong = 0, []
     for chunk_id, dense, weights, tokens in rows:
         looked_at += 1
-        is_unit = isinstance(dense, bytes) and cosine.is_unit(dense, model.dimension)
+        is_unit = isinstance(dense, bytes) and cosine.is_unit(
+            dense_codes.unpack(dense), model.dimension
+        )
+        if vector_pieces.is_checksum(weights):
+            weights = _read_part(connection, "sparse", model, chunk_id)
+        if vector_pieces.is_checksum(tokens):
+            tokens = _read_part(connection, "tokens", model, chunk_id)
         if not is_unit or not _readable(weights, tokens):
             wrong.append(chunk_id)
     return looked_at, wrong
+
+
+def _read_part(connection: apsw.Connection, part: str, model: StoredModel, chunk_id: int) -> Any:
+    return vector_pieces.read(connection, part, model.model_id, [chunk_id])[chunk_id]
 
 
 def _readable(weights: Any, tokens: Any) -> bool:
