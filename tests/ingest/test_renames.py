@@ -167,6 +167,25 @@ def test_a_chain_of_renames(library: Library) -> None:
     assert library.ingest("").unchanged == 2
 
 
+@pytest.mark.parametrize("copy", ["aa.md", "z.md"])
+def test_a_chain_of_renames_and_a_copy(library: Library, copy: str) -> None:
+    """The copy is a new document, even if it is read before the file that was renamed."""
+    library.put("a.md", "text of a\n")
+    library.put("b.md", "text of b\n")
+    library.ingest("")
+    before = library.documents()
+    (library.folder / "b.md").rename(library.folder / "c.md")
+    (library.folder / "a.md").rename(library.folder / "b.md")
+    library.put(copy, "text of a\n")
+    report = library.ingest("")
+    after = library.documents()
+    assert sorted(after) == sorted(["library/b.md", "library/c.md", f"library/{copy}"])
+    assert report.added == (f"library/{copy}",)
+    assert len(report.renamed) == 2
+    assert after["library/b.md"].doc_id == before["library/a.md"].doc_id
+    assert after["library/c.md"].doc_id == before["library/b.md"].doc_id
+
+
 def test_two_files_that_swap_their_names(library: Library) -> None:
     _tagged(library, "a", "b")
     _move(library, "a", "t")

@@ -69,7 +69,6 @@ class RenameIndex:
         content, preferably one whose file had the same name."""
         move = self.moves.get((id(scan), draft.path))
         if move is not None and move.state.content_hash == draft.content_hash:
-            self._remove(move)
             return move
         candidates = self.by_content.get(draft.content_hash)
         if not candidates:
@@ -149,6 +148,8 @@ class RenameIndex:
             if place in owners or each.doc_id not in missing
         }
         self.leaving = {each.doc_id for each in self.moves.values()} - missing
+        for each in self.moves.values():  # a copy of the file is not the same document
+            self._remove(each)
 
 
 def _possible(
