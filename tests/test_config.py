@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kb import KnowledgeBase
 from kb.config import load, may_be_zero
 from kb.errors import ConfigError
 
@@ -64,6 +65,38 @@ def test_zero_where_it_means_something(tmp_path: Path) -> None:
     assert error.value.hint == "it must be zero or more"
     assert may_be_zero("models.threads")
     assert not may_be_zero("search.default_top")
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "value", "most"),
+    [
+        ("store", "busy_timeout_s", "1e300", "1,000,000"),
+        ("store", "busy_timeout_s", "inf", "1,000,000"),
+        ("serve", "drain_s", "inf", "1,000,000"),
+        ("ingest", "parse_timeout_s", "1e300", "1,000,000"),
+        ("ingest", "parse_memory_bytes", "9223372036854775807", "1,000,000,000,000,000"),
+        ("search", "retriever_timeout_ms", "99999999999999999999", "1,000,000,000"),
+    ],
+)
+def test_numbers_that_overflow_are_refused(
+    tmp_path: Path, table: str, name: str, value: str, most: str
+) -> None:
+    (tmp_path / "config.toml").write_text(f"[{table}]\n{name} = {value}\n")
+    with pytest.raises(ConfigError, match=rf"{table}\.{name} cannot be") as error:
+        load(tmp_path / "kb.sqlite")
+    assert error.value.hint == f"it must be at most {most}"
+
+
+def test_the_largest_numbers_work(tmp_path: Path) -> None:
+    """A store can be written, and a file be read by a parser process."""
+    (tmp_path / "config.toml").write_text(
+        "[store]\nbusy_timeout_s = 1000000\n"
+        "[ingest]\nparse_timeout_s = 1000000\nparse_memory_bytes = 1000000000000000\n"
+    )
+    file = tmp_path / "a.md"
+    file.write_text("word " * 10_000)
+    with KnowledgeBase(tmp_path / "kb.sqlite", config=load(tmp_path / "kb.sqlite")) as kb:
+        assert kb.ingest(file).added
 
 
 def test_a_choice_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -512,11 +512,23 @@ def _convert(key: str, value: Any, default: Any, origin: str) -> Any:
         ) from None
 
 
+# Beyond these, timers and limits of SQLite, Python and the system overflow.
+_MOST_S = 1_000_000
+_MOST_MS = 1000 * _MOST_S
+_MOST = 10**15
+
+
 def _check_range(key: str, value: Any, zero: bool, origin: str) -> None:
-    if isinstance(value, str | bool) or value > 0 or (zero and value == 0):
+    if isinstance(value, str | bool):
         return
-    least = "zero or more" if zero else "above zero"
-    raise ConfigError(f"{key} cannot be {value!r} (from {origin})", f"it must be {least}")
+    most = _MOST_S if key.endswith("_s") else _MOST_MS if key.endswith("_ms") else _MOST
+    if value > most:
+        expected = f"at most {most:,}"
+    elif value > 0 or (zero and value == 0):
+        return
+    else:  # a NaN too
+        expected = "zero or more" if zero else "above zero"
+    raise ConfigError(f"{key} cannot be {value!r} (from {origin})", f"it must be {expected}")
 
 
 def _check_choice(key: str, value: Any, choices: tuple[str, ...], origin: str) -> None:
