@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -71,3 +73,22 @@ def test_a_file_that_kb_cannot_change(run: Run) -> None:
     os.chmod(file, 0o600)
     assert run("config", "set", "search.default_top", "9").status == 2
     assert file.read_text("utf-8") == text
+
+
+def test_commands_at_the_same_time_keep_all_changes(run: Run) -> None:
+    file = Path(run("config", "path").out.splitlines()[-1])
+    keys = (
+        "search.default_top", "search.snippet_chars", "search.slow_ms", "store.busy_timeout_s",
+        "models.threads", "serve.port", "ask.timeout_s", "serve.max_page",
+    )  # fmt: skip
+    commands = [
+        subprocess.Popen(
+            [sys.executable, "-m", "kb", "config", "set", key, "40"], stdout=subprocess.DEVNULL
+        )
+        for key in keys
+    ]
+    assert [command.wait(timeout=60) for command in commands] == [0] * len(keys)
+    tables = tomllib.loads(file.read_text("utf-8"))
+    changed = {f"{section}.{name}" for section, table in tables.items() for name in table}
+    assert changed == set(keys)
+    assert not list(file.parent.glob("lock-*"))

@@ -6,8 +6,10 @@ the edit changes this setting and nothing else.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from kb.cli.invocation import Invocation, pass_invocation
 from kb.cli.options import Command, common_options
 from kb.errors import ConfigError
 
+_LOCK_S = 10.0
 _SECTION = re.compile(r"[ \t]*\[([^\[\]]+)\][ \t]*(?:#.*)?")
 
 
@@ -70,6 +73,28 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
 
     path = user_file()
     try:
+        with _lock(path):
+            changed = _edit_file(path, section, name, value)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be changed: {error}", "check the file") from error
+    if invocation.json:
+        output.write_json({"file": str(path), "changed": changed})
+    else:
+        output.write(output.escape(str(path)))
+
+
+def _lock(path: Path) -> AbstractContextManager[None]:
+    """Keep other commands from changing the file: one of the changes would be lost."""
+    from kb.server.upload_lock import name_lock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = Path(os.path.realpath(path))
+    return name_lock(target.parent, target.name, _LOCK_S)
+
+
+def _edit_file(path: Path, section: str, name: str, value: Any) -> bool:
+    """Change one setting in the file. Returns whether its text changed."""
+    try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         text = ""
@@ -80,10 +105,7 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
         raise ConfigError(f"kb cannot edit {path}", f"change {section}.{name} in an editor")
     if changed != text:
         _write(path, changed)
-    if invocation.json:
-        output.write_json({"file": str(path), "changed": changed != text})
-    else:
-        output.write(output.escape(str(path)))
+    return changed != text
 
 
 def edit_text(text: str, section: str, name: str, value: Any) -> str:

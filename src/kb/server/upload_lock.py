@@ -1,7 +1,8 @@
-"""A lock for each upload name, shared by all threads and all servers of a store.
+"""A lock for each name of a file, shared by all threads and processes that write it: uploads, tokens,
+and the user's settings.
 
-Between processes, it is a lock on a file `lock-<name digest>` in the folder for receipts. Where the
-file system does not support such locks, only the threads of one server share it.
+Between processes, it is a lock on a file `lock-<name digest>` in a given folder. Where the file
+system does not support such locks, only the threads of one server share it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _thread_locks_lock = threading.Lock()
 
 @contextmanager
 def name_lock(work: Path, name: str, timeout_s: float) -> Iterator[None]:
-    """Hold the lock of this name in the folder for receipts `work`. Raises `StoreBusy` if another
+    """Hold the lock of this name in the folder `work`. Raises `StoreBusy` if another
     process holds it for longer than `timeout_s`."""
     key = name.casefold()  # names that differ in case are one file on some systems
     with _thread_locks_lock:
@@ -48,7 +49,7 @@ def _file_lock(path: Path, name: str, timeout_s: float) -> Iterator[None]:
     until = time.monotonic() + timeout_s
     while (handle := _lock(path)) is None:
         if time.monotonic() >= until:
-            raise StoreBusy(f"another server of this store is writing {name}", "try again later")
+            raise StoreBusy(f"another process is writing {name}", "try again later")
         time.sleep(_RETRY_S)
     try:
         yield
