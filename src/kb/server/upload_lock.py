@@ -1,5 +1,5 @@
-"""A lock for each name of a file, shared by all threads and processes that write it: uploads, tokens,
-and the user's settings.
+"""A lock for each name of a file, shared by all threads and processes that write it: uploads,
+tokens, and the user's settings.
 
 Between processes, it is a lock on a file `lock-<name digest>` in a given folder. Where the file
 system does not support such locks, only the threads of one server share it.
