@@ -111,6 +111,68 @@ def test_from_one_root_to_another(library: Library) -> None:
     assert set(library.documents()) == {"one/a.md", "two/b.md"}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "ingested"),
+    [
+        ("one/a.md", "two/a.md", "two"),
+        ("one/a.md", "one/sub/a.md", "one/sub"),
+        ("one/a.md", "one/b.md", "one/b.md"),
+        ("alone/a.md", "three/b.md", "three/b.md"),
+    ],
+)
+def test_a_file_moves_from_a_place_that_is_not_read(
+    library: Library, before: str, after: str, ingested: str
+) -> None:
+    library.put("one/other.md", "something\n")
+    library.put("two/b.md", "something else\n")
+    library.put(before, TEXT)
+    library.ingest("one", "two", before)
+    found = library.documents()[before]
+    library.store.catalog.tag(found.doc_id, ["mine"], [])
+    (library.folder / after).parent.mkdir(parents=True, exist_ok=True)
+    (library.folder / before).rename(library.folder / after)
+    assert library.ingest(ingested).renamed == (Renamed(before, after),)
+    moved = library.documents()[after]
+    assert (moved.doc_id, moved.tags) == (found.doc_id, ("mine",))
+    assert before not in library.documents()
+    roots = {root.name for root in library.store.catalog.roots()}
+    assert roots - {"three"} == {"one", "two"}
+    report = library.ingest("one", "two")
+    assert (report.added, report.removed, report.renamed) == ((), (), ())
+
+
+@pytest.mark.parametrize("how", ["copy", "missing folder"])
+def test_a_file_that_may_exist_elsewhere_has_not_moved(library: Library, how: str) -> None:
+    library.put("one/a.md", TEXT)
+    library.put("two/b.md", "something\n")
+    library.ingest("one", "two")
+    library.put("two/a.md", TEXT)
+    if how == "missing folder":
+        (library.folder / "one").rename(library.folder / "away")
+    report = library.ingest("two")
+    assert (report.added, report.renamed) == (("two/a.md",), ())
+    assert set(library.documents()) == {"one/a.md", "two/a.md", "two/b.md"}
+
+
+def test_a_document_that_another_run_has_moved_is_not_removed(library: Library) -> None:
+    library.put("one/b.md", "something\n")
+    library.put("two/a.md", TEXT)
+    library.put("two/b.md", "something else\n")
+    library.ingest("one", "two")
+    (library.folder / "two/a.md").rename(library.folder / "one/a.md")
+    moved: list[Renamed] = []
+
+    def on_event(event: object) -> None:
+        if not moved:  # the folder `two` has been listed
+            moved.extend(library.ingest("one").renamed)
+
+    (library.folder / "two/b.md").write_text("changed\n")
+    report = library.ingest("two", on_event=on_event)
+    assert moved == [Renamed("two/a.md", "one/a.md")]
+    assert report.removed == ()
+    assert set(library.documents()) == {"one/a.md", "one/b.md", "two/b.md"}
+
+
 def test_a_dry_run_moves_nothing(library: Library) -> None:
     library.put("a.md", TEXT)
     library.ingest("")

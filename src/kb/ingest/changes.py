@@ -57,6 +57,16 @@ class RootScan:
         """
         return self._missing(self.kept_paths)
 
+    def is_gone(self, state: FileState) -> bool:
+        """Whether the file of this record does not exist, although its root and its disk do."""
+        path = self._disk_path(state)
+        if os.path.lexists(path) or not os.path.isdir(self.target.path):
+            return False
+        folder = os.path.dirname(path)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        return state.device is None or os.stat(folder).st_dev == state.device
+
     def unread_changes(self) -> list[FileNote]:
         """Warnings about Zotero libraries whose newest changes are in a log beside them."""
         return [

@@ -35,6 +35,7 @@ from kb.ingest.small_files import (
     is_short_text,
     may_need_process,
 )
+from kb.ingest.walk import WalkResult
 from kb.ingest.write_batch import WriteBatch
 from kb.logs import logger
 from kb.ports import Clock, Source, Store
@@ -189,7 +190,9 @@ class _Run:
         if _is_worth_pipeline(scans):
             limits = Limits.from_config(self.config.ingest)
             self.pipeline = ParserPipeline(max_chars, limits, self._on_wait)
-        self.renames = RenameIndex.build(scans, self._digest)
+        # An upload is a copy: its content does not come from another place in the store.
+        elsewhere = tuple if self.uploaded else partial(self._scans_elsewhere, scans)
+        self.renames = RenameIndex.build(scans, self._digest, elsewhere)
         self.files = ((scan, entry) for scan in scans for entry in scan.walk.files)
         try:
             while (file := self._next_file()) is not None:
@@ -208,6 +211,8 @@ class _Run:
         # Last, since a file that is missing here may have appeared in another root.
         for scan in scans:
             self._remove(scan)
+        if self.report.renamed and not self.dry_run:
+            self.store.catalog.delete_documents(())  # and roots of single files that are empty now
         self.progress.start("read", done, total)
         self.report.warnings += self.parsers.problems
 
@@ -267,6 +272,21 @@ class _Run:
         if known is not None and known.whole == target.whole and not known.detached:
             return known
         return self.store.catalog.ensure_root(target.path, whole=target.whole)
+
+    def _scans_elsewhere(self, scans: Sequence[RootScan]) -> Iterator[RootScan]:
+        """The documents of attached folders that this run does not scan, as scans without files."""
+        for root in self.store.catalog.roots():
+            if root.detached:
+                continue
+            parts = [scan.target.part for scan in scans if scan.target.path == root.path]
+            states = {
+                path: state
+                for path, state in self.store.catalog.file_states(root.root_id).items()
+                if not state.detached and not any(is_within(path, part) for part in parts)
+            }
+            if states:
+                target = ScanTarget(root.path, root.whole, root)
+                yield RootScan(target, root, WalkResult((), (), ()), states)
 
     # --- one file ---------------------------------------------------------------------------------
 
@@ -504,6 +524,7 @@ class _Run:
 
     def _remove(self, scan: RootScan) -> None:
         removed, unmounted = scan.removed_files()
+        removed = self._still_there(scan, removed)
         self.report.missing_roots += unmounted
         if count := len(scan.unselected_files()):
             what = "1 document is" if count == 1 else f"{count} documents are"
@@ -522,6 +543,18 @@ class _Run:
                 [state.doc_id for state in removed], restorable=True
             )
         self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
+
+    def _still_there(self, scan: RootScan, states: list[FileState]) -> list[FileState]:
+        """The records that the store still has at these paths: another process may have found the
+        files at other paths in the meantime."""
+        if not states or scan.root is None:
+            return []
+        known = self.store.catalog.file_states(scan.root.root_id)
+        return [
+            state
+            for state in states
+            if (now := known.get(state.path)) is not None and now.doc_id == state.doc_id
+        ]
 
 
 def _may_need_process(scan: RootScan) -> bool:

@@ -53,10 +53,19 @@ class RenameIndex:
     moves: dict[_Place, MissingDocument] = field(default_factory=dict)
     leaving: set[int] = field(default_factory=set)  # the ids of their documents
     replaced: list[tuple[int, MissingDocument]] = field(default_factory=list)
+    elsewhere: Callable[[], Iterable[RootScan]] = tuple
+    _outside: dict[str, list[MissingDocument]] | None = None  # documents of `elsewhere`
 
     @classmethod
-    def build(cls, scans: Iterable[RootScan], digest: Digest) -> RenameIndex:
-        index = cls()
+    def build(
+        cls,
+        scans: Iterable[RootScan],
+        digest: Digest,
+        elsewhere: Callable[[], Iterable[RootScan]] = tuple,
+    ) -> RenameIndex:
+        """Build the index. `elsewhere` returns the documents that the run does not scan, as scans
+        without files; it is called for the first new file that no other document matches."""
+        index = cls(elsewhere=elsewhere)
         scans = list(scans)
         for scan in scans:
             for state in scan.missing_files():
@@ -70,12 +79,25 @@ class RenameIndex:
         move = self.moves.get((id(scan), draft.path))
         if move is not None and move.state.content_hash == draft.content_hash:
             return move
-        candidates = self.by_content.get(draft.content_hash)
+        content = draft.content_hash
+        candidates = self.by_content.get(content) or self._gone_elsewhere(content)
         if not candidates:
             return None
         match = _best(candidates, draft.path)
         candidates.remove(match)
         return match
+
+    def _gone_elsewhere(self, content: str) -> list[MissingDocument]:
+        """The documents with this content that the run does not scan, and whose files are gone."""
+        if self._outside is None:
+            self._outside = defaultdict(list)
+            for scan in self.elsewhere():
+                for state in scan.states.values():
+                    document = MissingDocument(scan, state)
+                    self._outside[state.content_hash].append(document)
+        same = self._outside.get(content, [])
+        same[:] = [each for each in same if each.scan.is_gone(each.state)]
+        return same
 
     def _remove(self, document: MissingDocument) -> None:
         candidates = self.by_content.get(document.state.content_hash, [])
