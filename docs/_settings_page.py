@@ -26,7 +26,8 @@ def settings_page() -> str:
         `config.toml` beside the store's file, the user's `config.toml`, the default. `kb config`
         shows all settings and where each comes from, `kb config path` where the files are.
         `KB_CONFIG` names a file to use instead of the user's. An unknown name is an error, so that
-        typing mistakes are noticed.
+        typing mistakes are noticed. Numbers are at most 1,000,000 seconds, 10^9 milliseconds, and
+        10^15 for everything else.
 
         The file beside the store comes with its folder, perhaps from somebody else. Only profiles
         and the settings marked "In a folder's own file" below take effect there. Everything else in

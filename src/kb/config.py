@@ -454,7 +454,7 @@ def parse(file: SettingsFile) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(file.content.decode())
+        return tomllib.loads(file.content.decode("utf-8-sig"))
     # ValueError: also for numbers with more digits than Python parses.
     except (ValueError, RecursionError) as error:
         raise ConfigError(

@@ -75,6 +75,19 @@ def test_a_file_that_kb_cannot_change(run: Run) -> None:
     assert file.read_text("utf-8") == text
 
 
+def test_a_byte_order_mark(run: Run) -> None:
+    """Some editors write one; TOML does not allow it."""
+    file = Path(run("config", "path").out.splitlines()[-1])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\ufeff[search]\ndefault_top = 5\n", "utf-8")
+    os.chmod(file, 0o600)
+    assert run("config", "--json").json["search.default_top"]["value"] == 5
+    run("config", "set", "search.snippet_chars", "100")
+    assert tomllib.loads(file.read_text("utf-8"))["search"] == {
+        "default_top": 5, "snippet_chars": 100,
+    }  # fmt: skip
+
+
 def test_commands_at_the_same_time_keep_all_changes(run: Run) -> None:
     file = Path(run("config", "path").out.splitlines()[-1])
     keys = (

@@ -160,6 +160,17 @@ def test_an_editor_that_leaves_a_named_pipe(
     assert run("get", "note:27").out == "Shackles are in locker 4\n"
 
 
+def test_an_editor_that_removes_the_file(
+    here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    run("add", "Shackles are in locker 4")
+    editor("path.unlink()")
+    edited = run("edit", "note:27")
+    assert (edited.status, edited.out) == (2, "")
+    assert "nothing was stored" in edited.err
+    assert "is kept in" not in edited.err
+
+
 def test_an_edit_that_fails_keeps_the_text(
     here: Path, run: Run, editor: Callable[[str], None], tmp_path: Path
 ) -> None:

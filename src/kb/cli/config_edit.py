@@ -95,7 +95,7 @@ def _lock(path: Path) -> AbstractContextManager[None]:
 def _edit_file(path: Path, section: str, name: str, value: Any) -> bool:
     """Change one setting in the file. Returns whether its text changed."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:

@@ -168,7 +168,7 @@ def _edited_text(kb: KnowledgeBase, text: str) -> Iterator[str | None]:
     except KbError:
         if _contains(file, text):
             file.unlink()
-        else:
+        elif os.path.lexists(file):  # some editors remove it
             output.note(f"your text is kept in {output.escape(name)}")
         raise
     file.unlink()
