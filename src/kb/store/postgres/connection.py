@@ -77,6 +77,7 @@ class Database:
         if location.standby_dsn is not None:
             self._standbys = Standbys(Pool(self._connect_standby, _CONNECTIONS))
         self._is_current = False  # the store exists, with the newest schema
+        self._path: str | None = None  # the schemas in which names are resolved, once it exists
         self._watchdog = Watchdog()
 
     @property
@@ -308,7 +309,7 @@ class Database:
     def _use_current(self, connection: Connection) -> None:
         """Skip further checks. Drop the connections opened before the store existed: they may not
         have found the schema of pgvector."""
-        schema.set_path(connection, self.location.schema)
+        self._path = schema.set_path(connection, self.location.schema)
         self._readers.drop_idle()
         self._writers.drop_idle()
         self._is_current = True
@@ -346,7 +347,10 @@ class Database:
             ) from error
         try:
             register_text(connection)
-            schema.set_path(connection, self.location.schema)
+            if self._path is None:
+                schema.set_path(connection, self.location.schema)
+            else:
+                schema.use_path(connection, self._path)
         except BaseException:
             connection.close()
             raise

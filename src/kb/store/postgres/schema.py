@@ -32,9 +32,17 @@ WHERE n.nspname = %s AND c.relname = 'state'
 """
 
 
-def set_path(connection: Connection, schema: str) -> None:
-    """Resolve names in the store's schema, then in the schema of pgvector."""
-    connection.execute(_PATH, (schema,))
+def set_path(connection: Connection, schema: str) -> str:
+    """Resolve names in the store's schema, then in the schema of pgvector, and return this path."""
+    row = connection.execute(_PATH, (schema,)).fetchone()
+    assert row is not None
+    path: str = row[0]
+    return path
+
+
+def use_path(connection: Connection, path: str) -> None:
+    """Resolve names in the schemas of `path`, also in those that a standby does not have yet."""
+    connection.execute("SELECT set_config('search_path', %s, false)", (path,))
 
 
 def version(connection: Connection, location: Location) -> int | None:
