@@ -512,21 +512,26 @@ def _convert(key: str, value: Any, default: Any, origin: str) -> Any:
         ) from None
 
 
-# Beyond these, timers and limits of SQLite, Python and the system overflow.
-_MOST_S = 1_000_000
-_MOST_MS = 1000 * _MOST_S
-_MOST = 10**15
+# With larger numbers, timers and limits of SQLite, Python and the system overflow.
+_MAX_SECONDS = 1_000_000
+_MAX_MILLISECONDS = 1000 * _MAX_SECONDS
+_MAX_NUMBER = 10**15
 
 
 def _check_range(key: str, value: Any, zero: bool, origin: str) -> None:
     if isinstance(value, str | bool):
         return
-    most = _MOST_S if key.endswith("_s") else _MOST_MS if key.endswith("_ms") else _MOST
-    if value > most:
-        expected = f"at most {most:,}"
+    if key.endswith("_s"):
+        maximum = _MAX_SECONDS
+    elif key.endswith("_ms"):
+        maximum = _MAX_MILLISECONDS
+    else:
+        maximum = _MAX_NUMBER
+    if value > maximum:
+        expected = f"at most {maximum:,}"
     elif value > 0 or (zero and value == 0):
         return
-    else:  # a NaN too
+    else:  # including NaN
         expected = "zero or more" if zero else "above zero"
     raise ConfigError(f"{key} cannot be {value!r} (from {origin})", f"it must be {expected}")
 

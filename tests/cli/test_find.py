@@ -144,7 +144,7 @@ def test_text_that_is_pasted_is_drawn_once(
 
 def test_a_terminal_that_is_not_known() -> None:
     with terminal("find", TERM="no-such-terminal") as shown:
-        shown.wait_for("'no-such-terminal' is not known here")
+        shown.wait_for("'no-such-terminal' is unknown here")
         assert shown.process.wait(PATIENCE_S) == 2
 
 

@@ -60,7 +60,7 @@ def find_command(invocation: Invocation, *, query: tuple[str, ...]) -> None:
     except curses.error as error:
         name = os.environ.get("TERM", "")
         raise ConfigError(
-            f"the terminal {name!r} is not known here", "try: TERM=xterm kb find"
+            f"the terminal type {name!r} is unknown here", "try: TERM=xterm kb find"
         ) from error
     with invocation.open() as kb:
         state = FindState(types=sorted(kb.status()["by_type"]))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kb.library.knowledge_base import KnowledgeBase
     from kb.types import Document
 
-_MAX_BYTES = 64 << 20  # of a note in the editor; a note has at most 10 million characters
+_MAX_BYTES = 64 << 20  # of the file in the editor; a note has at most 10 million characters
 
 
 @click.command("add", cls=Command)
@@ -175,7 +175,7 @@ def _edited_text(kb: KnowledgeBase, text: str) -> Iterator[str | None]:
 
 
 def _read(file: Path) -> bytes:
-    """The file that the editor left. Does not wait for a named pipe."""
+    """Read the file that the editor left. Does not wait for a named pipe."""
     from kb.regular_files import read_file
 
     try:

@@ -188,16 +188,16 @@ def _has_fields(command: Sequence[str]) -> bool:
 def _fill(
     command: Sequence[str], file: str, *, line: int | None = None, page: int | None = None
 ) -> list[str]:
-    """Fill in the fields of a command. In one pass, because a path may contain `{line}`. Raises
-    `ConfigError` if the path would be a part of a longer text, such as a command for a shell, and
-    has characters that could mean something there: others may have named the file."""
+    """Fill in the fields of a command, in one pass, because a path may contain `{line}`. Raises
+    `ConfigError` if the path would be part of a longer argument, such as a command for a shell, and
+    has characters that a shell could interpret: somebody else may have named the file."""
     import re
 
     is_inside = any("{file}" in part and re.search(r"\s", part) for part in command)
     if is_inside and not re.fullmatch(r"[\w @%+=:,./-]*", file.replace(os.sep, "/")):
         raise ConfigError(
             f"the path {file!r} could be read as a command",
-            "in your settings, make {file} an argument of its own: sh -c 'vim \"$1\"' sh {file}",
+            "in your settings, make {file} a separate argument: sh -c 'vim \"$1\"' sh {file}",
         )
     values = {
         "file": file,

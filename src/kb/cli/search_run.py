@@ -44,8 +44,8 @@ def run_search(
     **options: Any,
 ) -> None:
     """Search and print the hits. The parameters are those of `kb search`."""
-    # numpy starts a thread for every core, which takes longer than the rest of its import. A search
-    # uses none of them.
+    # numpy starts a thread for every core, which takes as long as the rest of its import. A search
+    # does not use these threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     form = HitOutput(jsonl, paths, files, null)
     form.check(json=invocation.json)

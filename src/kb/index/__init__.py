@@ -3,8 +3,8 @@
     normalize         scales a vector to length 1
     normalize_arrays  scales the rows of numpy arrays to length 1
     cosine            cosine similarities that are identical on every machine and backend
-    dense_codes       dense vectors in fewer bytes, without loss
     rescoring         the same for candidates in numpy arrays
+    dense_codes       dense vectors in fewer bytes, without loss
     sparse_weights    sparse vectors as text and as numbers
     sparse_blocks     postings of sparse vectors as bytes, and dot products over them
     token_codes       quantized token vectors for late interaction

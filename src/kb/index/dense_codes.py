@@ -2,11 +2,11 @@
 
 Vectors of length 1 have few different exponents. So all bits are shifted by one (the sign of a
 number becomes the lowest bit of the next one), the exponents are deflated, and the other bytes,
-which are as good as random, are kept. A vector of 384 numbers takes 1,300 bytes instead of 1,536.
+which look random, are kept. A vector of 384 numbers takes 1,300 bytes instead of 1,536.
 
     the most significant byte of each number, deflated
-    the least significant bytes, the second, and the third, of all numbers each
-    0         so that the length is odd; that of plain float32 numbers is even
+    the least significant bytes of all numbers, then their second, then their third bytes
+    a byte 0 if the length would be even: an odd length shows that the numbers are packed
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(stored: bytes) -> bytes:
-    """The numbers that were packed. Data that is not packed is returned as it is, and so is what
-    is not bytes, which a damaged store may have. For damaged bytes, returns none."""
+    """The numbers that were packed; no bytes if they are damaged. Data that is not packed is
+    returned as it is, and so is a value of another type, which a damaged store may contain."""
     if not isinstance(stored, bytes) or len(stored) % 2 == 0:
         return stored
     top, rest = _split(stored)
@@ -55,8 +55,8 @@ def unpack(stored: bytes) -> bytes:
 
 
 def unpack_all(stored: Sequence[bytes], dimension: int) -> list[bytes]:
-    """The same as `unpack` of each, for vectors of this dimension. Needs numpy, and takes half the
-    time."""
+    """`unpack` each of these vectors, which have this dimension. Needs numpy, and takes half the
+    time of single calls."""
     import numpy as np
 
     parts: list[bytes] = []

@@ -2,8 +2,8 @@
 them.
 
 A block has n float32 weights, then the positions of n chunks in 16 bits, little-endian. `compress`
-writes the weights in 16 bits too, as `sparse_weights` does, and a byte at the end, by whose odd
-length `expand` recognizes it.
+writes the weights in 16 bits too, as `sparse_weights` does, and appends a byte: `expand` recognizes
+a compressed block by its odd length.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def compress(block: bytes) -> bytes:
 
 
 def expand(stored: bytes) -> bytes:
-    """The block that was compressed. What is not compressed is returned as it is."""
+    """The block that was compressed. Other blocks are returned as they are."""
     if len(stored) % 2 == 0:
         return stored
     half = len(stored) // 4 * 2

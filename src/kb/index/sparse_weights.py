@@ -36,7 +36,7 @@ Stored = str | bytes  # a sparse vector as a store has it: a JSON object, or wha
 _FORMAT = 1
 _HEADER_BYTES = 3
 _LEAST, _EXPONENTS, _LOWEST = 100, 72, -40  # of a weight's digits, and of its exponent
-_EXACT = 22  # powers of ten up to this one are exact in float64
+_MAX_EXACT_POWER = 22  # powers of ten up to this one are exact in float64
 _FEW_CODES = 32  # looking up fewer is faster without numpy
 _MAX_TERMS = (1 << 16) - 1
 _MAX_BYTES = 1 << 24  # of all terms of a vector
@@ -94,7 +94,7 @@ def code_of(weight: float) -> int | None:
     if not 0 < weight < math.inf:
         return None
     code = _code(float(f"{weight:.3g}"))
-    if code is None or abs(code % _EXPONENTS + _LOWEST) > _EXACT:
+    if code is None or abs(code % _EXPONENTS + _LOWEST) > _MAX_EXACT_POWER:
         return None
     return code if array("f", [_decimal(code)])[0] == weight else None
 
@@ -105,21 +105,21 @@ def weights_of(codes: array[int]) -> array[float]:
         return array("f", map(_decimal, codes))
     import numpy as np
 
-    return array("f", _every_weight().take(np.array(codes, np.uint16)).tobytes())
+    return array("f", _weight_table().take(np.array(codes, np.uint16)).tobytes())
 
 
 @cache
-def _every_weight() -> NDArray[np.float32]:
+def _weight_table() -> NDArray[np.float32]:
     """The weight of each code. Powers of ten up to 10^22 are exact, so that a product is rounded
     once, as by `float`."""
     import numpy as np
 
     digits = np.arange(_LEAST, _LEAST + (1 << 16) // _EXPONENTS + 1, dtype=np.float64)
-    every = np.zeros((len(digits), _EXPONENTS), np.float32)
-    for exponent in range(-_EXACT, _EXACT + 1):
+    table = np.zeros((len(digits), _EXPONENTS), np.float32)
+    for exponent in range(-_MAX_EXACT_POWER, _MAX_EXACT_POWER + 1):
         power = 10.0 ** abs(exponent)
-        every[:, exponent - _LOWEST] = digits * power if exponent >= 0 else digits / power
-    return every.reshape(-1)
+        table[:, exponent - _LOWEST] = digits * power if exponent >= 0 else digits / power
+    return table.reshape(-1)
 
 
 @cache  # of at most 64,800 codes

@@ -58,7 +58,7 @@ class RootScan:
         return self._missing(self.kept_paths)
 
     def is_gone(self, state: FileState) -> bool:
-        """Whether the file of this record does not exist, although its root and its disk do."""
+        """Whether the file of this record does not exist, but its root and its disk do."""
         path = self._disk_path(state)
         if os.path.lexists(path) or not os.path.isdir(self.target.path):
             return False

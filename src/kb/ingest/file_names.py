@@ -17,7 +17,7 @@ TOOL_FOLDERS = frozenset(
 )
 MAIL_FOLDERS = ("cur", "new")  # those with messages, in a folder of a Maildir
 VENV_MARK = "pyvenv.cfg"
-# Zotero keeps programs and styles of its own beside its library.
+# Zotero keeps its own programs and styles beside its library.
 ZOTERO_LIBRARY = "zotero.sqlite"
 ZOTERO_FOLDERS = frozenset({"locate", "pipes", "styles", "translators"})
 
@@ -105,8 +105,8 @@ def day_of(name: str) -> str | None:
 
 
 def without_notion_ids(path: str) -> str:
-    """The path of a file in an export of Notion without the ids that Notion adds, which tell people
-    nothing: `Boats/Anchors.md`."""
+    """The path of a file in an export of Notion, such as `Boats/Anchors.md`, without the ids that
+    Notion adds."""
     steps = [
         _NOTION_ID_IN_STEP.sub("", step)
         for step in path.split("/")

@@ -190,9 +190,9 @@ class _Run:
         if _is_worth_pipeline(scans):
             limits = Limits.from_config(self.config.ingest)
             self.pipeline = ParserPipeline(max_chars, limits, self._on_wait)
-        # An upload is a copy: its content does not come from another place in the store.
-        elsewhere = tuple if self.uploaded else partial(self._scans_elsewhere, scans)
-        self.renames = RenameIndex.build(scans, self._digest, elsewhere)
+        # An upload is a copy, never a file that was moved from another folder.
+        other_scans = tuple if self.uploaded else partial(self._other_scans, scans)
+        self.renames = RenameIndex.build(scans, self._digest, other_scans)
         self.files = ((scan, entry) for scan in scans for entry in scan.walk.files)
         try:
             while (file := self._next_file()) is not None:
@@ -212,7 +212,7 @@ class _Run:
         for scan in scans:
             self._remove(scan)
         if self.report.renamed and not self.dry_run:
-            self.store.catalog.delete_documents(())  # and roots of single files that are empty now
+            self.store.catalog.delete_documents(())  # deletes empty roots of single files too
         self.progress.start("read", done, total)
         self.report.warnings += self.parsers.problems
 
@@ -273,7 +273,7 @@ class _Run:
             return known
         return self.store.catalog.ensure_root(target.path, whole=target.whole)
 
-    def _scans_elsewhere(self, scans: Sequence[RootScan]) -> Iterator[RootScan]:
+    def _other_scans(self, scans: Sequence[RootScan]) -> Iterator[RootScan]:
         """The documents of attached folders that this run does not scan, as scans without files."""
         for root in self.store.catalog.roots():
             if root.detached:
@@ -524,7 +524,7 @@ class _Run:
 
     def _remove(self, scan: RootScan) -> None:
         removed, unmounted = scan.removed_files()
-        removed = self._still_there(scan, removed)
+        removed = self._still_recorded(scan, removed)
         self.report.missing_roots += unmounted
         if count := len(scan.unselected_files()):
             what = "1 document is" if count == 1 else f"{count} documents are"
@@ -544,9 +544,9 @@ class _Run:
             )
         self.report.removed += sorted(scan.doc_path(state.path) for state in removed)
 
-    def _still_there(self, scan: RootScan, states: list[FileState]) -> list[FileState]:
-        """The records that the store still has at these paths: another process may have found the
-        files at other paths in the meantime."""
+    def _still_recorded(self, scan: RootScan, states: list[FileState]) -> list[FileState]:
+        """The records that still have these paths in the store: in the meantime, another process
+        may have found the files at other paths."""
         if not states or scan.root is None:
             return []
         known = self.store.catalog.file_states(scan.root.root_id)

@@ -117,8 +117,8 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _sample_start(data: bytes) -> int:
-    """Where a sample with bytes beyond ASCII begins: at a line, as far before the first of them as
-    half a sample."""
+    """Where a sample with bytes beyond ASCII begins: at the start of a line, about half a sample
+    before the first of these bytes."""
     first = _BEYOND_ASCII.search(data)
     near = 0 if first is None else max(first.start() - _SAMPLE_BYTES // 2, 0)
     return data.rfind(b"\n", 0, near) + 1
@@ -196,14 +196,15 @@ def _is_cyrillic(text: str) -> bool:
 
 
 def _is_greek(text: str) -> bool:
-    """Whether a text is Greek. A sign before a letter is a capital Alpha in the other encoding."""
+    """Whether a text is Greek. A sign before a letter shows that the other Greek encoding is right:
+    there, the byte is a capital Alpha with an accent."""
     return _ALPHA_SIGN.search(text) is None and _has_words(text, _GREEK_WORD, _FREQUENT_GREEK, 0.6)
 
 
 def _has_words(text: str, word: re.Pattern[str], frequent: frozenset[str], share: float) -> bool:
-    """Whether most characters beyond ASCII are in words of a script, whose letters are frequent
-    ones and have no capitals after small ones. In the encoding next to the right one, a text has
-    such words too, but of other letters."""
+    """Whether most characters beyond ASCII are in words of a script, with enough frequent letters
+    and few capitals after small letters. Decoded with another encoding of the same script, a text
+    has such words too, but with other letters."""
     words = word.findall(text)
     letters = list("".join(words).lower())
     return (
@@ -241,7 +242,7 @@ def _in_big5(char: str) -> bool:
 
 def _is_western(data: bytes) -> bool:
     """Whether the text, decoded as Windows-1252, is mostly ASCII, and most other characters are
-    letters or punctuation, which are in words with ASCII letters."""
+    punctuation or letters in words that have ASCII letters too."""
     sample = data[:_SAMPLE_BYTES]
     if _CONTROLS.search(data) or _CP1252_UNUSED.search(data):
         return False
@@ -259,8 +260,8 @@ def _is_western(data: bytes) -> bool:
 
 
 def _has_foreign_words(text: str) -> bool:
-    """Whether most letters beyond ASCII follow each other, as those of Cyrillic or Greek words do
-    that are decoded as Windows-1252. A list of letters is no text."""
+    """Whether most letters beyond ASCII follow each other, as in Cyrillic or Greek words that are
+    decoded as Windows-1252. A few words are not enough: they may be a list of letters."""
     words = _ACCENTED_WORD.findall(text)
     letters = len(_ACCENTED.findall(text))
     return len(set(words)) >= _MIN_WORDS and 2 * sum(map(len, words)) >= letters

@@ -13,7 +13,7 @@ from kb.ports import Parsed, Parser, Source
 from kb.text.normalize import nfc
 from kb.types import Attributes, ChunkDraft
 
-# Formats that are files of text, of which kb shows a rendering.
+# Formats of text files that kb shows as a rendering.
 _TEXT_TYPES = frozenset({"man", "subtitles", "conversation", "canvas", "bookmarks", "notebook"})
 
 
@@ -46,8 +46,8 @@ def parse_and_chunk(parser: Parser, source: Source, max_chars: int) -> ChunkedDo
 
 
 def all_warnings(parsed: Parsed, data: bytes) -> tuple[str, ...]:
-    """The warnings about a document, and one that names the encoding if it is not UTF-8. `data` is
-    what was parsed."""
+    """The parser's warnings, and one that names the encoding of `data`, which was parsed, if it is
+    an older one than UTF-8."""
     is_text = parsed.text is None or parsed.type in _TEXT_TYPES
     if not is_text or (data.isascii() and b"\x1b$" not in data):
         return parsed.warnings

@@ -53,19 +53,19 @@ class RenameIndex:
     moves: dict[_Place, MissingDocument] = field(default_factory=dict)
     leaving: set[int] = field(default_factory=set)  # the ids of their documents
     replaced: list[tuple[int, MissingDocument]] = field(default_factory=list)
-    elsewhere: Callable[[], Iterable[RootScan]] = tuple
-    _outside: dict[str, list[MissingDocument]] | None = None  # documents of `elsewhere`
+    other_scans: Callable[[], Iterable[RootScan]] = tuple
+    _unscanned: dict[str, list[MissingDocument]] | None = None  # documents of `other_scans`
 
     @classmethod
     def build(
         cls,
         scans: Iterable[RootScan],
         digest: Digest,
-        elsewhere: Callable[[], Iterable[RootScan]] = tuple,
+        other_scans: Callable[[], Iterable[RootScan]] = tuple,
     ) -> RenameIndex:
-        """Build the index. `elsewhere` returns the documents that the run does not scan, as scans
-        without files; it is called for the first new file that no other document matches."""
-        index = cls(elsewhere=elsewhere)
+        """Build the index. `other_scans` returns the documents that the run does not scan, as
+        scans without files; it is called for the first new file that no other document matches."""
+        index = cls(other_scans=other_scans)
         scans = list(scans)
         for scan in scans:
             for state in scan.missing_files():
@@ -80,22 +80,22 @@ class RenameIndex:
         if move is not None and move.state.content_hash == draft.content_hash:
             return move
         content = draft.content_hash
-        candidates = self.by_content.get(content) or self._gone_elsewhere(content)
+        candidates = self.by_content.get(content) or self._missing_elsewhere(content)
         if not candidates:
             return None
         match = _best(candidates, draft.path)
         candidates.remove(match)
         return match
 
-    def _gone_elsewhere(self, content: str) -> list[MissingDocument]:
-        """The documents with this content that the run does not scan, and whose files are gone."""
-        if self._outside is None:
-            self._outside = defaultdict(list)
-            for scan in self.elsewhere():
+    def _missing_elsewhere(self, content: str) -> list[MissingDocument]:
+        """The documents with this content that the run does not scan and whose files are gone."""
+        if self._unscanned is None:
+            self._unscanned = defaultdict(list)
+            for scan in self.other_scans():
                 for state in scan.states.values():
                     document = MissingDocument(scan, state)
-                    self._outside[state.content_hash].append(document)
-        same = self._outside.get(content, [])
+                    self._unscanned[state.content_hash].append(document)
+        same = self._unscanned.get(content, [])
         same[:] = [each for each in same if each.scan.is_gone(each.state)]
         return same
 

@@ -107,7 +107,7 @@ _SHELL_WORD = re.compile(rb"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"';&|#]+)")
 # In `rclone.conf`, the value of `token` is a JSON object.
 _JSON_TOKEN = re.compile(rb"\{[^\n]{0,200}\"(?:access|refresh)_token\"[ \t]*:[ \t]*\"[^\"]{8}")
 
-# Messages in exports of Slack, ChatGPT and Claude: people write, and paste, anything in them.
+# Conversations in exports of Slack, ChatGPT and Claude: people write and paste anything there.
 _MESSAGES = (
     (re.compile(rb'"type"\s*:\s*"message"'), re.compile(rb'"ts"\s*:\s*"\d{6,}\.\d')),
     (re.compile(rb'"chat_messages"\s*:\s*\['), re.compile(rb'"uuid"\s*:\s*"')),
@@ -306,7 +306,7 @@ def _sets_xml_secret(text: bytes) -> bool:
 
 
 def _has_messages(text: bytes) -> bool:
-    """Whether JSON holds conversations. They are texts, and every line of them looks like a
+    """Whether JSON contains conversations. They are texts, although each line looks like a
     setting."""
     return any(all(part.search(text) for part in parts) for parts in _MESSAGES)
 

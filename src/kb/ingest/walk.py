@@ -1,9 +1,8 @@
 """The walk: lists the files below a root, always in the same order.
 
 Reads folders, never files. Ignored and hidden files, tool folders and the programs of Zotero are
-omitted silently; secrets,
-links and unreadable entries are reported as skipped. A folder that cannot be read is `unseen`: the
-files recorded below it must not be treated as removed.
+omitted silently; secrets, links and unreadable entries are reported as skipped. A folder that
+cannot be read is `unseen`: the files recorded below it must not be treated as removed.
 
 In a Maildir, every folder but the inbox has a name that begins with a dot, such as `.Sent`. These
 are not hidden.
@@ -80,8 +79,8 @@ def _is_mail_folder(path: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Folder:
     """A folder of the walk: its portable path and its path on disk, both inside the root; its
-    absolute path without links; the ignore rules that apply in it; and why it is omitted whatever
-    they say, if it is."""
+    absolute path without links; the ignore rules that apply in it; and the reason if it is omitted
+    regardless of them."""
 
     path: str
     disk_path: str
@@ -167,8 +166,8 @@ class _Walker:
             path = path_prefix + text
             if self.part and not self.follow_links and not self._leads_to_part(path):
                 continue
-            of_zotero = has_library and text in file_names.ZOTERO_FOLDERS
-            omitted = "a folder of Zotero itself" if of_zotero else None
+            is_program = has_library and text in file_names.ZOTERO_FOLDERS
+            omitted = "a folder with Zotero's own programs" if is_program else None
             at = _Folder(path, disk_prefix + entry.name, "", rules, omitted)
             try:
                 child = self._visit_entry(entry, at, folder.real)

@@ -135,7 +135,7 @@ def _pairs(attributes: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _day(time: str) -> str:
-    """The day of a time: seconds since 1970, or milliseconds or microseconds, as some write it."""
+    """The day of a time in seconds since 1970; some browsers write milliseconds or microseconds."""
     if not time.isdecimal() or len(time) > 16:
         return ""
     seconds = int(time) // {13: 1_000, 16: 1_000_000}.get(len(time), 1)

@@ -57,7 +57,7 @@ class _Reader:
         self._parsers = parsers
         self._source = source
         self._skipped: dict[str, list[str]] = defaultdict(list)  # by reason
-        self._shown: set[str] = set()
+        self._display_paths: set[str] = set()
         self._people: dict[str, str] = {}
         self._hidden: list[str] = []
         self._warnings: list[str] = []
@@ -116,18 +116,18 @@ class _Reader:
             parsed = parser.parse(source, self._people)
         else:
             parsed = parser.parse(source)
-        self._write(self._readable(path), parsed, data)
+        self._write(self._display_path(path), parsed, data)
 
     def _skip(self, path: str, reason: str) -> None:
         self._skipped[reason].append(file_names.without_notion_ids(path))
 
-    def _readable(self, path: str) -> str:
-        """The path as headings and citations show it. If two files would have the same, the second
-        keeps its own."""
+    def _display_path(self, path: str) -> str:
+        """The path as headings and citations show it, without the ids of Notion. If another file
+        has this path already, the ids are kept."""
         shown = file_names.without_notion_ids(path)
-        if shown in self._shown:
+        if shown in self._display_paths:
             return path
-        self._shown.add(shown)
+        self._display_paths.add(shown)
         return shown
 
     def _write(self, path: str, parsed: Parsed, data: bytes) -> None:

@@ -27,10 +27,10 @@ _TEXT_KEYS = ("parts", "text", "result", "content", "thinking", "extracted_conte
 _TECHNICAL = re.compile(
     r"(?:.*_)?(?:id|ids|uuid|type|timestamp|slug|pointer|signature)|.*_(?:at|time)|icon_name"
 )
-# Instructions that ChatGPT does not show; the same ones are in every conversation.
+# Marks instructions that ChatGPT does not show; every conversation has the same ones.
 _HIDDEN = "is_visually_hidden_from_conversation"
 # What ChatGPT puts in place of a link to a source: `cite`, `turn0search1` and so on.
-_MARK = re.compile(" ?\ue200(?:file)?cite[^\ue200\ue201]{0,500}\ue201|[\ue203\ue204\ue206]")
+_SOURCE_MARK = re.compile(" ?\ue200(?:file)?cite[^\ue200\ue201]{0,500}\ue201|[\ue203\ue204\ue206]")
 _UNKNOWN_LANGUAGE = ("language", "unknown")  # of code
 _PAYLOADS = ("input", "arguments")  # the input of a tool: the user or the model wrote every value
 _WORD = re.compile(r"\w+")
@@ -70,7 +70,7 @@ def parse_export(source: Source) -> Parsed:
 
 
 def _conversations(data: Any) -> list[Any]:
-    """The conversations in the data of a file: a list of them, one alone, or an object that wraps
+    """The conversations in a file, which contains a list, a single conversation, or an object with
     the list."""
     if isinstance(data, dict):
         wrapped = data.get("conversations")
@@ -79,7 +79,7 @@ def _conversations(data: Any) -> list[Any]:
 
 
 def _title(conversations: list[Any]) -> str:
-    """The title of the file: that of the conversation in it, if there is only one."""
+    """The title of the conversation, if the file contains only one."""
     alone = conversations[0] if len(conversations) == 1 else None
     return _name(alone) if isinstance(alone, dict) else ""
 
@@ -159,7 +159,7 @@ def _texts(content: Any) -> Iterator[str]:
     while stack:
         part, whole = stack.pop()
         if isinstance(part, str):
-            if (text := _MARK.sub("", part)).strip():
+            if (text := _SOURCE_MARK.sub("", part)).strip():
                 yield text
         elif isinstance(part, list):
             stack += [(each, whole) for each in reversed(part)]

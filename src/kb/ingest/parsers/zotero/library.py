@@ -24,7 +24,7 @@ _FIRST_FIELDS = (
 )  # fmt: skip
 _HIDDEN_FIELDS = frozenset({"title", "abstractNote", "accessDate", "libraryCatalog", "rights"})
 _YEAR = re.compile(r"\d{4}")
-# `2019-05-00 May 2019`: what Zotero understood, and what the user wrote.
+# `2019-05-00 May 2019`: the date as Zotero parsed it, and as the user wrote it.
 _DATE = re.compile(r"(\d{4}(?:-(?!00)\d\d){0,2})(?:-00){0,2}(?: (\S.*))?")
 _PDF_PLACE = re.compile(r"(\d{5})\|\d+\|\d+")  # page from 0, character, distance from the top
 _BREAK = re.compile(r"<(?:br|/p|/div|/h[1-6]|/li|/tr)\b[^>]{0,200}>", re.IGNORECASE)
@@ -48,7 +48,7 @@ class _Annotation(NamedTuple):
     text: str
     comment: str
     page: str  # its label, such as `iv`
-    place: str  # in an order that Zotero defines for each format
+    place: str  # its position in the file, in a form that depends on the format
 
 
 def parse_library(source: Source) -> Parsed:
@@ -269,8 +269,8 @@ def _heading(fields: Mapping[str, str], creators: list[tuple[str, str]]) -> str:
 
 def _annotation_lines(annotation: _Annotation, attachment: str) -> Iterator[str]:
     """Yield the highlighted text with its page, the comment, and a link that opens the annotation
-    in the `attachment`, an address. A page is counted from the first of the file there, whatever
-    its label is."""
+    in Zotero; `attachment` is the address of the attachment. The page in the link is counted from
+    the start of the file and does not depend on its label."""
     kind = _ANNOTATIONS.get(annotation.kind, "annotation")
     page = f"p. {annotation.page}" if annotation.page else kind
     if annotation.text or annotation.comment:
@@ -283,7 +283,7 @@ def _annotation_lines(annotation: _Annotation, attachment: str) -> Iterator[str]
 
 
 def _date(value: str) -> str:
-    """A date as the user wrote it; without the zeros that stand for an unknown month or day."""
+    """A date as the user wrote it, or without the zeros that stand for an unknown month or day."""
     date = _DATE.fullmatch(value)
     return (date[2] or date[1]) if date else value
 
