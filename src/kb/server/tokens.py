@@ -95,10 +95,10 @@ def _belongs(path: Path, store: Mapping[str, str], damaged: list[Path]) -> bool:
     if not isinstance(recorded, dict) or recorded.get("id") != store["id"]:
         return False
     place = str(recorded.get("path"))
-    return place == store["path"] or not _has_store(place, store)
+    return place == store["path"] or not _has_copy(place, store)
 
 
-def _has_store(place: str, store: Mapping[str, str]) -> bool:
+def _has_copy(place: str, store: Mapping[str, str]) -> bool:
     """Whether there is a copy of the store at another place: the same id, in another file."""
     try:
         if not os.path.exists(place) or os.path.samefile(place, store["path"]):
@@ -207,8 +207,8 @@ class TokenFile:
             existing, recorded = self._read()
             records = {each.identity.name: each for each in existing}
             yield records
-            if self._store is not None and self._is_of_another(recorded):
-                self._keep_for(recorded["id"])
+            if self._store is not None and self._records_other_store(recorded):
+                self._copy_for(recorded["id"])
             tokens = [_values(each) for each in records.values()]
             data = {"version": _VERSION, "tokens": tokens}
             if self._store is not None:
@@ -216,8 +216,8 @@ class TokenFile:
             with atomic_path(self.path, overwrite=True, mode=0o600) as part:
                 part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
-    def _is_of_another(self, recorded: Any) -> bool:
-        """Whether the file records another store, which was at this store's place before."""
+    def _records_other_store(self, recorded: Any) -> bool:
+        """Whether the file belongs to another store, which was at this store's place before."""
         return (
             self._store is not None
             and isinstance(recorded, dict)
@@ -225,7 +225,7 @@ class TokenFile:
             and recorded["id"] != self._store["id"]
         )
 
-    def _keep_for(self, store_id: str) -> None:
+    def _copy_for(self, store_id: str) -> None:
         """Copy the file for the store that it records: it may have been moved, and must not lose
         its tokens to the store that took its place."""
         name = sha256(store_id.encode("utf-8", "surrogateescape")).hexdigest()[:16]

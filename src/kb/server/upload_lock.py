@@ -35,8 +35,8 @@ _thread_locks_lock = threading.Lock()
 
 @contextmanager
 def name_lock(work: Path, name: str, timeout_s: float) -> Iterator[None]:
-    """Hold the lock of this name in the folder `work`. Raises `StoreBusy` if another
-    process holds it for longer than `timeout_s`."""
+    """Hold the lock of this name in the folder `work`. Raises `StoreBusy` if another process
+    holds it for longer than `timeout_s`."""
     key = name.casefold()  # names that differ in case are one file on some systems
     with _thread_locks_lock:
         thread_lock = _thread_locks.setdefault(key, _ThreadLock())

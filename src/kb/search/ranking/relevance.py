@@ -72,8 +72,8 @@ def features(signals: Signals, knot: float = 1.0) -> dict[str, float]:
     """The features of the model by name. `length`, `pieces`, `chars` and `short` describe the query
     and the passage; the others rise with better signals. `matched_words` is the match in words:
     half of a long query is stronger evidence than half of a short one. `high_cosine` is the part of
-    the cosine above `knot`. `lift` is the cosine less a part of the typical one: on subjects that
-    the encoder has not learned, all cosines are higher. `pieces` and `covered_pieces` apply to
+    the cosine above `knot`. `lift` is the cosine minus a share of the typical one: on subjects
+    that the encoder has not learned, all cosines are higher. `pieces` and `covered_pieces` apply to
     queries in unspaced script."""
     words, known, coverage, matched, chars, cosine, typical, match, pieces, _ = signals
     share = _MEAN_MATCH * coverage if match is None else min(match, coverage)

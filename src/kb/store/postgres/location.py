@@ -65,7 +65,7 @@ class Location:
         if url.count("postgresql://") > 1:  # it must not appear in a message, with its password
             raise InvalidRequest(
                 "the URL of the store contains another URL",
-                "separate the URLs of shards by spaces",
+                "separate the URLs of shards with spaces",
             )
         try:
             parts = urlsplit(url)
@@ -96,7 +96,7 @@ class Location:
         is_system = schema.lower().startswith("pg_") or schema.lower() == "information_schema"
         if not _NAME.fullmatch(schema) or is_system or names.count("schema") > 1:
             raise InvalidRequest(
-                f"{_shown(schema)} is not a valid schema name",
+                f"{_repr_if_short(schema)} is not a valid schema name",
                 "use one schema name of letters, digits and underscores: ?schema=team",
             )
         database = parts.path.lstrip("/")
@@ -163,9 +163,9 @@ def path_of(locations: Sequence[Location]) -> Path:
     return first.parent.with_name(f"shards-{digest}") / first.name
 
 
-def _shown(value: str) -> str:
-    """A value for a message. Other text after the URL, perhaps with a password, becomes a part of
-    the last value."""
+def _repr_if_short(value: str) -> str:
+    """A value for a message, if it is short: text after the URL, perhaps with a password, becomes a
+    part of the last value."""
     return repr(value) if _SHORT.fullmatch(value) else "this value"
 
 
@@ -173,14 +173,17 @@ def _standby(options: dict[str, str]) -> tuple[str, float]:
     """The values of `read` and `max_lag_s`."""
     read = options.get("read", "primary")
     if read not in ("primary", "standby"):
-        raise InvalidRequest(f"read cannot be {_shown(read)}", "use read=primary or read=standby")
+        raise InvalidRequest(
+            f"read cannot be {_repr_if_short(read)}", "use read=primary or read=standby"
+        )
     try:
         max_lag_s = float(options.get("max_lag_s", "10"))
     except ValueError:
         max_lag_s = -1.0
     if not 0 <= max_lag_s < inf:
         raise InvalidRequest(
-            f"max_lag_s cannot be {_shown(options['max_lag_s'])}", "give a number of seconds"
+            f"max_lag_s cannot be {_repr_if_short(options['max_lag_s'])}",
+            "give a number of seconds",
         )
     return read, max_lag_s
 
@@ -189,7 +192,8 @@ def _partitions(options: dict[str, str]) -> int:
     given = options.get("partitions", "1")
     if not (given.isascii() and given.isdigit() and 1 <= int(given[:4]) <= _MAX_PARTITIONS):
         raise InvalidRequest(
-            f"partitions cannot be {_shown(given)}", f"give a number from 1 to {_MAX_PARTITIONS}"
+            f"partitions cannot be {_repr_if_short(given)}",
+            f"give a number from 1 to {_MAX_PARTITIONS}",
         )
     return int(given)
 
@@ -201,7 +205,7 @@ def _shard(options: dict[str, str]) -> tuple[int, int] | None:
     number, count = map(int, match.groups()) if match else (1, 0)
     if number > count or count > _MAX_SHARDS:
         raise InvalidRequest(
-            f"shard cannot be {_shown(given)}",
+            f"shard cannot be {_repr_if_short(given)}",
             f"use shard=1/2 for the first of two shards; there can be {_MAX_SHARDS}",
         )
     return number, count

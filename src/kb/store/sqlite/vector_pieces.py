@@ -1,12 +1,12 @@
 """Sparse and token vectors in pieces of at most 500 bytes. Each function runs in the caller's
 transaction.
 
-SQLite starts a new page for what does not fit: with all parts of a vector, a row of `embeddings`
-takes 2 to 5 kB, and a fifth of all pages would be empty. Pieces fill pages to 95 %, and three rows
-with nothing but a dense vector share a page.
+SQLite starts a new page for the part of a row that does not fit: with all vectors of a chunk, a row
+of `embeddings` takes 2 to 5 kB, and a fifth of the space in pages would be unused. Pieces
+fill pages to 95 %, and three rows with only a dense vector share a page.
 
 In place of a part, the row has its checksum in four bytes, so that triggers notice changes. (A part
-is longer: its header alone takes more.) The pieces have the part, or a byte of 255 and the deflated
+is longer: its header alone takes more.) The pieces contain the part, or a byte 255 and the deflated
 part if that is shorter: token vectors of real texts then take a sixth less. Searches read the
 parts rarely: sparse vectors are in the inverted index, and token vectors are for rerankers.
 """
@@ -70,7 +70,7 @@ def _join(pieces: Iterable[bytes]) -> bytes:
 
 
 def in_row(part: Any) -> Any:
-    """What the row has for a part: the checksum of what is in pieces, or the part itself."""
+    """The value in the row for a part: its checksum if it is in pieces, or the part itself."""
     return _checksum(part) if is_divided(part) else part
 
 
