@@ -592,20 +592,3 @@ def test_a_key_in_the_middle_of_a_file(tmp_path: Path) -> None:
         assert f"message {at} is not read: it holds a private key" in warnings[name]
         assert "PRIVATE KEY" not in texts[name]
         assert "body19" in texts[name]
-
-
-@pytest.mark.parametrize(
-    "member",
-    [
-        # Slack signs the addresses of the files in an export.
-        '"url_private": "https://files.slack.com/a.js?t=xoxe-%s"',
-        '"token": "%s"',
-        '"text": "postgres://ada:%s@db.example/tides"',
-    ],
-)
-def test_conversations_are_not_settings(member: str) -> None:
-    token = "1173-48Qz7-9kLmTt2WvYb3Rd8"
-    messages = f'[\n{{\n"type": "message",\n"ts": "1459032936.000002",\n{member % token}\n}}\n]\n'
-    assert secret_reason("2026-03-26.json", messages.encode()) is None
-    settings = messages.replace('"ts"', '"level"')
-    assert secret_reason("settings.json", settings.encode()) is not None

@@ -57,13 +57,8 @@ def test_every_column_is_exported(kb: KnowledgeBase) -> None:
         tables = connection.execute(
             "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE TABLE %'"
         )
-        others = (
-            "sqlite_",
-            "sparse_",
-            "text_changes",
-            "vector_pieces",
-            *INDEXES,
-        )  # in other records
+        # derived, or in other records
+        others = ("sqlite_", "sparse_", "text_changes", "vector_pieces", *INDEXES)
         own = {name for (name,) in tables if not str(name).startswith(others)}
         vectors = {"models", "embeddings", "vector_changes", "vector_indexes", "jobs"}
         vectors |= {"detached_roots", "detached_documents"}  # imports are detached anyway
@@ -504,23 +499,6 @@ def test_an_imported_document_is_replaced_by_a_later_one_with_passages(
     assert report.replaced == 1
     assert fresh.search("newer").returned == 1
     assert fresh.document("lib/a.md").expires_at is None
-
-
-def test_a_path_in_another_normal_form_is_refused(
-    filled: KnowledgeBase, fresh: KnowledgeBase
-) -> None:
-    """Its citation would open the document whose path is the same in NFC."""
-    records = [json.loads(line) for line in exported(filled).splitlines()]
-    record = next(one for one in records if one.get("root_id") and "doc_path" in one)
-    folder = record["doc_path"].partition("/")[0]
-    for path in ("cafe\u0301.md", "caf\u00e9.md"):
-        record |= {"path": path, "doc_path": f"{folder}/{path}", "os_path": None}
-        lines = io.BytesIO("\n".join(map(json.dumps, records)).encode())
-        if path == "caf\u00e9.md":
-            fresh.import_(lines)
-        else:
-            with pytest.raises(BrokenImport, match="'path' cannot be"):
-                fresh.import_(lines)
 
 
 def test_a_note_under_another_number_is_refused(kb: KnowledgeBase, fresh: KnowledgeBase) -> None:

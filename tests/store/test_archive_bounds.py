@@ -302,3 +302,18 @@ def test_memory_is_bounded(lines: Lines, tmp_path: Path) -> None:
     code, peak_kb = told.stdout.split()
     assert code == "broken_import", told.stderr
     assert int(peak_kb) < 512 << 10
+
+
+def test_a_path_in_another_normal_form_is_refused(
+    lines: Lines, tmp_path: Path, clock: Clock
+) -> None:
+    """Its citation would open the document whose path is the same in NFC."""
+    record = next(line for line in lines if line.get("root_id") and "doc_path" in line)
+    folder = record["doc_path"].partition("/")[0]
+    for path in ("cafe\u0301.md", "caf\u00e9.md"):
+        record |= {"path": path, "doc_path": f"{folder}/{path}", "os_path": None}
+        if path == "caf\u00e9.md":
+            imported(lines, tmp_path / "nfc.sqlite", clock).close()
+        else:
+            with pytest.raises(BrokenImport, match="'path' cannot be"):
+                imported(lines, tmp_path / "nfd.sqlite", clock)

@@ -85,7 +85,7 @@ def _change(invocation: Invocation, section: str, name: str, value: Any) -> None
 
 def _lock(path: Path) -> AbstractContextManager[None]:
     """Lock the file. Of two commands that change it at the same time, one would lose its change."""
-    from kb.server.upload_lock import name_lock
+    from kb.server.file_lock import name_lock
 
     path.parent.mkdir(parents=True, exist_ok=True)
     target = Path(os.path.realpath(path))

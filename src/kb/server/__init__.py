@@ -19,7 +19,7 @@
     openapi          the OpenAPI document, built from `kb/schemas`
     error_responses  errors as `error.v1`
     upload_folder    the folder of uploaded files
-    upload_lock      a lock for each name of an upload, and for other files
+    file_lock        a lock for each file that several processes write
     upload_owner     which store an upload folder belongs to
     static_files     the files of the web page, from `web/`
     search           routes: search, compare, evaluate, similar, highlights, profiles

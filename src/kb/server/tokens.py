@@ -24,7 +24,7 @@ from kb.errors import ConfigError, InvalidRequest, KbError, NotFound, StoreBusy,
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.regular_files import open_file
-from kb.server.upload_lock import name_lock
+from kb.server.file_lock import name_lock
 from kb.store import open_store
 from kb.text.timestamps import utc_timestamp
 from kb.trust import exposure

@@ -43,7 +43,7 @@ from kb.library.ingestion import ingest_upload
 from kb.library.knowledge_base import KnowledgeBase
 from kb.logs import logger
 from kb.processes import has_exited, pid_namespace
-from kb.server.upload_lock import name_lock
+from kb.server.file_lock import name_lock
 from kb.server.upload_owner import claim, file_mode, folder_of, is_folder, link_or_replace
 from kb.types import Document, IngestReport
 

@@ -10,6 +10,7 @@ import pytest
 from kb.ingest.decode import Unreadable
 from kb.ingest.parse import Parsers
 from kb.ingest.parsers.conversations import ConversationsParser
+from kb.ingest.secret_files import secret_reason
 from kb.ports import Parsed, Source
 
 
@@ -167,3 +168,20 @@ def test_deep_content() -> None:
     for _ in range(300):
         deep = [{"parts": deep}]
     assert "bottom" in (parse([claude(content=deep)]).text or "")
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        # Slack signs the addresses of the files in an export.
+        '"url_private": "https://files.slack.com/a.js?t=xoxe-%s"',
+        '"token": "%s"',
+        '"text": "postgres://ada:%s@db.example/tides"',
+    ],
+)
+def test_conversations_are_not_settings(member: str) -> None:
+    token = "1173-48Qz7-9kLmTt2WvYb3Rd8"
+    messages = f'[\n{{\n"type": "message",\n"ts": "1459032936.000002",\n{member % token}\n}}\n]\n'
+    assert secret_reason("2026-03-26.json", messages.encode()) is None
+    settings = messages.replace('"ts"', '"level"')
+    assert secret_reason("settings.json", settings.encode()) is not None
